@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from tenants.models import KnownPerson, Membership, Project, Role, User
 from tenants.platform.errors import denied, missing
 from tenants.platform.reference import by_version
+from tenants.rules.moments import instant_text
 from tenants.words import refusal_text
 
 
@@ -45,9 +46,9 @@ class Actor:
         """True for researchers, leads and tenant admins."""
         return self.role_in(project_id) not in (None, Role.VIEWER)
 
-    def clock(self, moment: datetime) -> str:
-        """The moment in the person's time zone: `21 Nov 14:00 CET`."""
-        return f"{moment.astimezone(ZoneInfo(self.time_zone)):%d %b %H:%M %Z}"
+    def clock(self, moment: datetime, now: datetime) -> str:
+        """The moment in the person's time zone: `21 Nov 14:00 CET`, with the year in another one."""
+        return instant_text(moment, ZoneInfo(self.time_zone), now)
 
     def may_lead(self, project_id: UUID) -> bool:
         """True for leads and tenant admins."""

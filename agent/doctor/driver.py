@@ -288,6 +288,8 @@ class DriverExamination:
 def _count(truth: Truth) -> str:
     if truth.processes is None:
         return "unknown"
+    if truth.processes == 1:
+        return "1 program"
     return f"{truth.processes} programs" if truth.processes else ""
 
 

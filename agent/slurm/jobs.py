@@ -312,7 +312,7 @@ class BookingJobs:
         node = view.nodes.get(self._node)
         types = () if node is None else node.types
         if any(slot >= len(types) for slot in slots):
-            raise GpuError("lost", f"Slurm knows {len(types)} GPUs of {self._node}")
+            raise GpuError("lost", f"GPUs of {self._node} that Slurm knows: {len(types)}")
         return tuple(types[slot] for slot in slots)
 
     def _submit(self, wanted: _Wanted, account: str, types: tuple[str, ...]) -> int:

@@ -107,8 +107,29 @@ def _host(facts: Mapping[str, Fact]) -> str:
     cores, memory = int(facts["cores"]), int(facts["memory"])
     both = {"cores": thousandths(cores), "memory": thousandths(memory * 1000 // 1024)}
     if cores and memory:
-        return _("%(cores)s cores and %(memory)s GiB") % both
-    return (_("%(cores)s cores") if cores else _("%(memory)s GiB")) % both
+        return _("%(cores)s and %(memory)s GiB") % {**both, "cores": _cores(cores)}
+    return _cores(cores) if cores else _("%(memory)s GiB") % both
+
+
+def _cores(thousandth: int) -> str:
+    text = ngettext("%(cores)s core", "%(cores)s cores", 1 if thousandth == 1_000 else 2)
+    return text % {"cores": thousandths(thousandth)}
+
+
+def _hours(fact: str) -> Callable[[Mapping[str, Fact]], str]:
+    """Returns what says the fact in GPU-hours: `1 GPU-hour`, `1,200 GPU-hours`."""
+
+    def said(facts: Mapping[str, Fact]) -> str:
+        hours = int(facts[fact])
+        return ngettext("%(hours)s GPU-hour", "%(hours)s GPU-hours", hours) % {"hours": f"{hours:,}"}
+
+    return said
+
+
+def _span(facts: Mapping[str, Fact]) -> str:
+    """`day`, `7 days`: of `in any …`."""
+    days = int(facts["days"])
+    return ngettext("day", "%(days)s days", days) % {"days": days}
 
 
 def _pins(facts: Mapping[str, Fact]) -> str:
@@ -131,6 +152,8 @@ _TEXTS = {
     "borrow_length": lambda facts: duration_words(int(facts["borrow_seconds"])),
     "group": lambda facts: str(LEVELS[str(facts["level"])]),
     "host": _host,
+    "limit_hours": _hours("limit"),
+    "span": _span,
     "left_shape": lambda facts: _some(facts, "left"),
     "most_shape": lambda facts: _some(facts, "most"),
     "kind": lambda facts: str(facts.get("profile", facts["gpu_class"])),

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from allocation.words.amounts import Facts
 from allocation.words.fleet import FleetText, fleet_sentence
@@ -29,7 +29,7 @@ class EventText:
         """Returns the sentence in the active language. KeyError: no such sentence or fact."""
         text = _SENTENCES[self.code]
         facts = Facts({name: _as_text(fact) for name, fact in self.facts.items()})
-        return (text(facts) if callable(text) else str(text) % facts).strip()
+        return str(text(facts) if callable(text) else text % facts).strip()
 
     def data(self) -> dict[str, Any]:
         """Returns code and facts as JSON."""
@@ -202,7 +202,7 @@ _SENTENCES: dict[str, Text] = {
     ),
     "late_charged": gettext_lazy(
         "%(amount)s charged: %(share)s %% of the price of GPUs that were given up less than "
-        "%(notice)s minutes before."
+        "%(notice)s min before."
     ),
     "cancelled_owner_left": gettext_lazy(
         "Cancelled because %(owner)s can't book in %(project)s any more; %(freed)s is no longer held."
@@ -219,13 +219,15 @@ _SENTENCES: dict[str, Text] = {
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     "parents_over": gettext_lazy("The bookings that it depends on are over."),
     "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),
-    "array_started": gettext_lazy("The array %(label)s of %(count)s elements has started."),
-    "array_failures": gettext_lazy("%(failures)s of %(count)s elements of the array %(label)s have failed."),
+    "array_started": gettext_lazy("The array %(label)s has started (elements: %(count)s)."),
+    "array_failures": gettext_lazy("Failed elements of the array %(label)s: %(failures)s of %(count)s."),
     "array_ended": gettext_lazy(
-        "The array %(label)s is over: of %(count)s elements %(ended)s ended and %(failures)s failed."
+        "The array %(label)s is over (elements: %(count)s): %(ended)s ended and %(failures)s failed."
     ),
-    "array_stopped": gettext_lazy(
-        "Cancelled, because %(failures)s elements of its array have failed. It costs nothing."
+    "array_stopped": ngettext_lazy(
+        "Cancelled, because %(failures)s element of its array has failed. It costs nothing.",
+        "Cancelled, because %(failures)s elements of its array have failed. It costs nothing.",
+        "failures",
     ),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),

@@ -99,7 +99,7 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
     "unready": gettext_lazy(
         "%(booking)s ended without a report that its devices were ready; it paid nothing."
     ),
-    "conflicts": gettext_lazy("Its node contradicted the portal %(times)s times in a day."),
+    "conflicts": gettext_lazy("Times that its node contradicted the portal within a day: %(times)s."),
     "lease_contradicted": gettext_lazy("%(node)s reports an expired lease of %(booking)s, but it answered."),
     "run_over_early": gettext_lazy(
         "GPU %(index)s of %(node)s reports %(booking)s as over early (%(error)s)."

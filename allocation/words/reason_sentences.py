@@ -124,13 +124,13 @@ def _mode_fixed(facts: Facts) -> str:
         text = (
             _("All %(gpu_class)s GPUs are set to whole GPUs only.")
             if is_all
-            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to whole GPUs only.")
+            else _("Set to whole GPUs only: %(fixed)s of %(gpus)s %(gpu_class)s.")
         )
     else:
         text = (
             _("All %(gpu_class)s GPUs are set to slices only.")
             if is_all
-            else _("%(fixed)s of %(gpus)s %(gpu_class)s GPUs are set to slices only.")
+            else _("Set to slices only: %(fixed)s of %(gpus)s %(gpu_class)s.")
         )
     return text % facts
 
@@ -193,12 +193,12 @@ def _gpu_hours(facts: Facts) -> str:
     words = Facts({**facts, "name": str(_WHOSE[str(facts["whose"])])})
     if "days" not in facts:
         text = _(
-            "%(name)s may have %(limit_grouped)s GPU-hours in the period; %(used_grouped)s are "
+            "%(name)s may have %(limit_hours)s in the period; %(used_grouped)s are "
             "used or booked, and this needs %(asked_grouped)s."
         )
         return text % words
     text = _(
-        "%(name)s may have %(limit_grouped)s GPU-hours in any %(days)s days; %(used_grouped)s are "
+        "%(name)s may have %(limit_hours)s in any %(span)s; %(used_grouped)s are "
         "used or booked, and this needs %(asked_grouped)s."
     )
     return text % words
@@ -252,8 +252,8 @@ def _makes_room(facts: Facts) -> str:
         )
     else:
         text = _(
-            "Its planned start needs the GPUs of %(pauses)s bookings; %(unnotified)s of them have no "
-            "notice yet and get it shortly before, if nothing else makes room."
+            "Its planned start needs the GPUs of %(pauses)s bookings. Without a notice yet: "
+            "%(unnotified)s; it is given shortly before, if nothing else makes room."
         )
     return text % facts
 

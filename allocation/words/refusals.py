@@ -62,13 +62,11 @@ def _override_decider(facts: Facts) -> str:
 def _rolling_hours(facts: Facts) -> str:
     if facts["days"]:
         text = _(
-            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s in any %(days)s days; "
+            "%(name)s may have %(limit_hours)s of %(gpu_class)s in any %(span)s; "
             "this needs %(asked_grouped)s."
         )
     else:
-        text = _(
-            "%(name)s may have %(limit_grouped)s GPU-hours of %(gpu_class)s; this needs %(asked_grouped)s."
-        )
+        text = _("%(name)s may have %(limit_hours)s of %(gpu_class)s; this needs %(asked_grouped)s.")
     return text % facts
 
 

@@ -123,7 +123,7 @@ SENTENCES: dict[str, Promise] = {
         "%(most_open)s of your files are being made. Wait until one of them is ready."
     ),
     "export_failed": gettext_lazy("This file could not be made. Ask for it again."),
-    "export_unfinished": gettext_lazy("%(lines_done)s of %(lines)s lines are written. Ask again later."),
+    "export_unfinished": gettext_lazy("Lines written so far: %(lines_done)s of %(lines)s. Ask again later."),
     "blackout_over": gettext_lazy("The maintenance of %(where)s is already over."),
     "maintenance_far": gettext_lazy("Plan maintenance at most a year ahead."),
     "maintenance_reason": gettext_lazy("Describe the maintenance; users read it."),

@@ -40,7 +40,7 @@ def statement_pdf(
         total.add(line)
         currency = line.currency
         pages.row(_cells(line))
-    count = f"{total.lines:,} lines"
+    count = "1 line" if total.lines == 1 else f"{total.lines:,} lines"
     if total.rounded != total.amount:
         change = money_text(total.rounded - total.amount, currency)
         pages.row(("Rounding", "", "", "", "", "", change))

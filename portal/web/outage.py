@@ -114,20 +114,20 @@ def banners(request: HttpRequest) -> dict[str, Any]:
 
 def _banners() -> list[Banner]:
     now = timezone.now()
-    stops = [_stop_banner(stop) for stop in stops_in_force(now) if stop.booking_id is None]
+    stops = [_stop_banner(stop, now) for stop in stops_in_force(now) if stop.booking_id is None]
     clock = [CLOCK_BANNER] if clock_jump_shown() else []
-    return clock + [_banner(mode) for mode in modes_in_force(now)] + stops
+    return clock + [_banner(mode, now) for mode in modes_in_force(now)] + stops
 
 
-def _stop_banner(stop: Stop) -> Banner:
+def _stop_banner(stop: Stop, now: datetime) -> Banner:
     text = "New requests are refused, and what waits does not start. Running bookings continue."
-    return Banner("risk", "block", stop_sentence(stop), text, stop.until, "ops-stops")
+    return Banner("risk", "block", stop_sentence(stop, now), text, stop.until, "ops-stops")
 
 
-def _banner(mode: PortalMode) -> Banner:
+def _banner(mode: PortalMode, now: datetime) -> Banner:
     if mode.kind == PortalMode.Kind.FREEZE:
         text = "New bookings are accepted and wait. Running bookings continue until they end."
-        return Banner("risk", "block", freeze_sentence(mode), text, mode.until)
+        return Banner("risk", "block", freeze_sentence(mode, now), text, mode.until)
     if mode.closed_at is None:
         text = "Running bookings continue, and no request is lost."
         heading = f"The portal will be down for an upgrade: {mode.reason.rstrip('.')}."

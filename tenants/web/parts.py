@@ -114,6 +114,7 @@ def kpi(name: str, value: object, unit: str = "", note: str = "", figure: str = 
     )
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns the number with its noun: `1 booking`, `2 bookings`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int | str, noun: str) -> str:
+    """Returns the number, or its text, with its noun: `1 booking`, `2 bookings`, `1.5 GPUs`."""
+    text = number if isinstance(number, str) else f"{number:,}"
+    return f"{text} {noun}{'' if text == '1' else 's'}"

@@ -88,7 +88,7 @@ def test_an_upgrade_ends_no_run_and_pauses_none(site: Site) -> None:
     said = StringIO()
     with as_system():
         call_command("outage", "begin", length="2m", operator=operator.username, stdout=said)
-    assert "1 of 1 nodes have confirmed." in said.getvalue()
+    assert "Confirmed: 1 of 1 node." in said.getvalue()
     assert_refuses_changes(port)
 
     # 2. The programs stop, the database is migrated, new ones start; no cycle runs meanwhile.

@@ -60,7 +60,7 @@ def test_a_text_is_in_the_readers_language_and_an_unknown_one_as_the_agent_wrote
     monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))
     facts = {"able": "1", "gpus": "8"}
     with override("xx"):
-        assert check_text("sliceable", facts, "") == "<1 of 8 GPUs can be sliced>"
-    assert check_text("sliceable", facts, "") == "1 of 8 GPUs can be sliced"
+        assert check_text("sliceable", facts, "") == "<GPUs that can be sliced: 1 of 8>"
+    assert check_text("sliceable", facts, "") == "GPUs that can be sliced: 1 of 8"
     assert check_text("sliceable", {}, "1 of 8") == "1 of 8", "a fact is missing"
     assert check_text("of_a_later_agent", facts, "all is well") == "all is well"

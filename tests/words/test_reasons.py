@@ -77,6 +77,21 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
         {"owner": "lab", "limit": 2000, "used": 10, "asked": 1, "whose": "tenant", "days": 7},
         "Your organisation may have 2,000 GPU-hours in any 7 days; 10 are used or booked, and this needs 1.",
     ),
+    (
+        "gpu_hours",
+        {"owner": "lab", "limit": 1, "used": 0, "asked": 2, "whose": "tenant", "days": 1},
+        "Your organisation may have 1 GPU-hour in any day; 0 are used or booked, and this needs 2.",
+    ),
+    (
+        "mode_fixed",
+        {"mode": "whole", "fixed": 1, "gpus": 4, "gpu_class": "h100"},
+        "Set to whole GPUs only: 1 of 4 h100.",
+    ),
+    (
+        "host_too_small",
+        {"cores": 1_000, "memory": 65_536, "asked": 4, "most": 2, "gpu_class": "h100", "level": "any"},
+        "The nodes have 1 core and 64 GiB for 2 h100 in all.",
+    ),
     ("makes_room", {"pauses": 2}, "It starts when 2 paused bookings have made room."),
     (
         "makes_room",
@@ -87,7 +102,7 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     (
         "makes_room",
         {"pauses": 3, "unnotified": 1},
-        "Its planned start needs the GPUs of 3 bookings; 1 of them have no notice yet and get it "
+        "Its planned start needs the GPUs of 3 bookings. Without a notice yet: 1; it is given "
         "shortly before, if nothing else makes room.",
     ),
     (

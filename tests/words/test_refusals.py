@@ -214,6 +214,12 @@ def test_a_sentence_that_is_raised_is_found(source: str) -> None:
             "2 open bookings in",
         ),
         ("too_many_gpus", {"limit": 1, "tier": "Spot", "asked": 2}, "1 GPU together", "2 GPUs together"),
+        (
+            "gpu_hours",
+            {"name": "You", "limit": 1, "gpu_class": "h100", "days": 1, "asked": 3},
+            "1 GPU-hour of h100 in any day;",
+            "2 GPU-hours of h100 in any 2 days;",
+        ),
         ("paused_enough", {"count": 1, "tier": "Spot"}, "1 time,", "2 times,"),
         ("too_many_replays", {"count": 1}, "1 replay is", "2 replays are"),
         ("too_many_quotes_page", {"most": 9, "in_seconds": 9, "wait": 1}, "in 1 second.", "in 2 seconds."),

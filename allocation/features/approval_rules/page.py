@@ -24,6 +24,7 @@ from tenants.access import Actor, led_projects
 from tenants.models import GpuClass, Tier
 from tenants.platform.terms import term, terms
 from tenants.web.form_page import Act, form_page
+from tenants.web.parts import counted
 
 STEPS: dict[str, tuple[str, tuple[Role, ...]]] = {
     "lead": ("A lead of the project", ("lead",)),
@@ -96,9 +97,9 @@ def _amounts(rule: ApprovalRule) -> Iterator[str]:
     if rule.min_cost is not None:
         yield f"costs {money_text(rule.min_cost, CURRENCY)} or more in 24 hours"
     if rule.min_gpu_hours is not None:
-        yield f"{rule.min_gpu_hours.normalize():f} GPU-hours or more in 24 hours"
+        yield f"{counted(f'{rule.min_gpu_hours.normalize():f}', 'GPU-hour')} or more in 24 hours"
     if rule.min_gpus is not None:
-        yield f"{rule.min_gpus} GPUs or more at once"
+        yield f"{counted(rule.min_gpus, 'GPU')} or more at once"
     if rule.min_seconds is not None:
         yield f"{length_words(rule.min_seconds)} or longer"
 

@@ -94,12 +94,13 @@ def comment_queue(connection: JiraConnection, issue: str, text: str, now: dateti
     )
 
 
-def quote_text(request: BookingRequest, quote: Quote, actor: Actor) -> str:
+def quote_text(request: BookingRequest, quote: Quote, actor: Actor, now: datetime) -> str:
     """Returns the comment with the best options of a quote."""
     if not quote.options:
         return f"No option for “{request.request_text}”: {quote.blocking}"
     lines = [
-        f"{actor.clock(each.starts)}, {each.tier}: {each.request}, {money_text(each.price, each.currency)}"
+        f"{actor.clock(each.starts, now)}, {each.tier}: {each.request}, "
+        f"{money_text(each.price, each.currency)}"
         for each in quote.options[:QUOTED_OPTIONS]
     ]
     return "\n".join([f"Options for “{request.request_text}”. Nothing is booked.", *lines])

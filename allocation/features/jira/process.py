@@ -213,7 +213,7 @@ def _ask(
     request = _request(actor, connection, mapping, said, now)
     if mapping.act == JiraProject.Act.QUOTE and said.kind == "issue":
         quote = quote_make(actor=actor, request=request, now=now)
-        return Outcome(State.DONE, "Quoted.", comment=quote_text(request, quote, actor))
+        return Outcome(State.DONE, "Quoted.", comment=quote_text(request, quote, actor, now))
     rows = Booking.objects.filter(tenant_id=actor.tenant_id, project=mapping.project)
     made = rows.filter(external_ref=request.external_ref, state__in=OPEN).first()
     if made is not None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from billing.focus import csv_row
 from billing.rules import LEDGER_STEP
+from tenants.web.parts import counted
 
 COLUMNS = (
     "kind",
@@ -62,7 +63,7 @@ def _values(row: Mapping[str, Any], side: str) -> list[str]:
 def text_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yields the results as a table, the version in force first."""
     days = (report["ends"] - report["begins"]) / 86_400
-    yield f"{report['bookings']} bookings in {days:.1f} days, {report['seeds']} seed(s)"
+    yield f"{counted(report['bookings'], 'booking')} in {days:.1f} days, {counted(report['seeds'], 'seed')}"
     yield ""
     yield f"{'':<26}{'in force':>12}{'candidate':>12}"
     for label, name, scale in TOTALS:

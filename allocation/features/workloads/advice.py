@@ -14,6 +14,7 @@ from allocation.features.workloads.profiles import ENOUGH, LEAST_JUDGED, Profile
 from allocation.features.workloads.runs import FinishedRun
 from allocation.points import Advice
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
+from allocation.words.amounts import class_name
 from billing.rules import money_text
 
 # Memory that a slice has to have beyond the peak of the runs, and time beyond their work.
@@ -244,8 +245,8 @@ def _cheaper_class(own: Profile, profiles: Sequence[Profile], ask: AskDocument) 
     ]
     yield Advice(
         "class",
-        f"1,000 {own.rate.unit}s cost {costs[0]} on {best.gpu_class} instead of {costs[1]} on"
-        f" {own.gpu_class}, by {best.rate.runs} and {own.rate.runs} finished runs.",
+        f"1,000 {own.rate.unit}s cost {costs[0]} on {class_name(best.gpu_class)} instead of {costs[1]} on"
+        f" {class_name(own.gpu_class)}, by {best.rate.runs} and {own.rate.runs} finished runs.",
         replace(ask, classes=(best.gpu_class,), duration=seconds),
         LINKS["class"],
     )

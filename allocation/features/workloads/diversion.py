@@ -17,6 +17,7 @@ from allocation.models import BookingEvent
 from allocation.points import Diverted, Prices
 from allocation.rules.ask import AskDocument
 from allocation.rules.workload_names import workload_slug
+from allocation.words.amounts import class_name
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor, access_project
@@ -158,7 +159,7 @@ def diversion_read(project: Project, name: str, ask: AskDocument, prices: Prices
     if costs[order[0]] >= costs[first]:
         return None
     words = ", ".join(
-        f"{money_text(costs[each] * 1_000, hourly[each][1])} on {each} ({rates[each].runs} runs)"
+        f"{money_text(costs[each] * 1_000, hourly[each][1])} on {class_name(each)} ({rates[each].runs} runs)"
         for each in order
     )
     facts = {"workload": name, "unit": rates[first].unit, "costs": words}

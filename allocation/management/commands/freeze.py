@@ -31,4 +31,4 @@ class Command(OperatorCommand):
         elif options["act"] == "end":
             mode_end(kind=FREEZE, operator=operator_required(options["operator"]), now=now)
         frozen = decisions_frozen(now)
-        self.stdout.write(freeze_sentence(frozen) if frozen else "Decisions are not frozen.")
+        self.stdout.write(freeze_sentence(frozen, now) if frozen else "Decisions are not frozen.")

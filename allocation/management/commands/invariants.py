@@ -3,6 +3,7 @@
 from django.core.management.base import BaseCommand, CommandError
 
 from allocation.services.decide.invariants import invariants_check
+from tenants.web.parts import counted
 
 
 class Command(BaseCommand):
@@ -16,5 +17,5 @@ class Command(BaseCommand):
         for violation in violations:
             self.stdout.write(f"{violation.promise} {violation.name}: {violation.detail}")
         if violations:
-            raise CommandError(f"{len(violations)} violations.")
+            raise CommandError(f"{counted(len(violations), 'violation')}.")
         self.stdout.write("All invariants hold.")

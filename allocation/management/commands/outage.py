@@ -20,6 +20,7 @@ from allocation.services.operate.portal_modes import (
     outage_begin,
     outage_close,
 )
+from tenants.web.parts import counted
 
 LOOK_SECONDS = 1.0
 
@@ -72,7 +73,7 @@ class Command(OperatorCommand):
 
     def _say(self, nodes: list[NodeLease]) -> None:
         confirmed = sum(node.state == "confirmed" for node in nodes)
-        self.stdout.write(f"{confirmed} of {len(nodes)} nodes have confirmed.")
+        self.stdout.write(f"Confirmed: {confirmed} of {counted(len(nodes), 'node')}.")
         for node in nodes:
             if node.state != "confirmed":
                 work = "has work on lease" if node.holds_work else "no work on lease"

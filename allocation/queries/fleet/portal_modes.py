@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
-from django.utils.timezone import localtime
+from django.utils.timezone import get_current_timezone
 
 from allocation.models import Backup, Booking, PortalMode
 from allocation.rules.states import State
 from solver.reasons.catalogue import BY_CODE
+from tenants.rules.moments import instant_text
 
 RULE = BY_CODE["decisions_frozen"]
 STOPPED = (State.REQUESTED, State.QUEUED, State.SCHEDULED, State.PAUSED)
@@ -54,15 +55,15 @@ def freeze_reason(booking: Booking, now: datetime) -> dict[str, Any] | None:
         "rule": RULE.id,
         "code": RULE.code,
         "check": RULE.check,
-        "sentence": freeze_sentence(freeze),
+        "sentence": freeze_sentence(freeze, now),
         "numbers": {},
         "frees_at": freeze.until.isoformat() if freeze.until else None,
     }
 
 
-def freeze_sentence(freeze: PortalMode) -> str:
+def freeze_sentence(freeze: PortalMode, now: datetime) -> str:
     """`Decisions have been frozen by an operator since 22 Nov 14:05 CET: …`."""
-    since, reason = f"{localtime(freeze.since):%d %b %H:%M %Z}", freeze.reason.rstrip(".")
+    since, reason = instant_text(freeze.since, get_current_timezone(), now), freeze.reason.rstrip(".")
     return f"Decisions have been frozen by an operator since {since}: {reason}."
 
 

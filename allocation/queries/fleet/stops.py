@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
-from django.utils.timezone import localtime
+from django.utils.timezone import get_current_timezone
 
 from allocation.models import Booking, Stop
 from allocation.rules.ask import classes_asked
@@ -14,6 +14,7 @@ from allocation.rules.states import State
 from allocation.words.reasons import reason_data, reason_shown
 from solver.reasons.reason import Reason, reason
 from tenants.platform.reference import by_version
+from tenants.rules.moments import instant_text
 
 # A run that is handed over already continues; a paused one does not resume.
 STARTS_LATER = (
@@ -96,9 +97,9 @@ def stop_frees_at(stop: Stop) -> int | None:
     return None if stop.until is None else int(stop.until.timestamp())
 
 
-def stop_sentence(stop: Stop) -> str:
+def stop_sentence(stop: Stop, now: datetime) -> str:
     """`Operators have stopped new work of the tier spot since 22 Nov 14:05 CET: …`."""
-    since, why = f"{localtime(stop.since):%d %b %H:%M %Z}", stop.reason.rstrip(".")
+    since, why = instant_text(stop.since, get_current_timezone(), now), stop.reason.rstrip(".")
     return f"Operators have stopped new work of {stop.of} since {since}: {why}."
 
 

@@ -119,7 +119,7 @@ def _dates_write(
     except Refused as refusal:
         raise of_all_dates(refusal, actor, request, repeat, now) from refusal
     if failed and (not series.is_partial or len(failed) == len(dates.starts)):
-        found = _refusal(actor, dates, failed)
+        found = _refusal(actor, dates, failed, now)
         suits = partial(_suits_all, actor, request, repeat, now)
         raise replace(found, alternatives=[each for each in found.alternatives if suits(each)])
     if failed:
@@ -326,7 +326,7 @@ def _nearer(
             yield {"starts": starts.isoformat(), "times": times, "rrule": rule.text}
 
 
-def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> Refused:
+def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused], now: datetime) -> Refused:
     """Returns the refusal of the first date that failed; the others are in its numbers."""
     first = min(failed)
     why = failed[first]
@@ -343,7 +343,7 @@ def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused]) -> 
             "series_failed",
             failed=len(failed),
             of=len(dates.starts),
-            first=actor.clock(first),
+            first=actor.clock(first, now),
             why=why.sentence,
         ),
         numbers={

@@ -27,6 +27,7 @@ from billing.queries import BudgetFigures, tightest_figures
 from billing.rules import money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
+from tenants.models import Tier
 from tenants.web.parts import counted
 
 # Delayed bookings that a card names.
@@ -135,7 +136,7 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     if briefing.effect is not None:
         more.append(f"{'; '.join(_others(briefing.effect))}.")
     if briefing.alternative is not None:
-        more.append(f"Without an approval: {_alternative(briefing.alternative)}.")
+        more.append(f"Without an approval: {_alternative(briefing.alternative, booking, ctx)}.")
     more.append(f"{person}: {_history(briefing.history, booking.currency)}.")
     requested = f"asked to change {booking.label} to" if approval.change else "requested"
     return RequestWords(
@@ -197,7 +198,7 @@ def _card(
         changes=tuple(difference_lines(change.differences, ctx.zone, ctx.now)) if change else (),
         start=_start(briefing.effect, approval.booking, ctx),
         others=_others(briefing.effect),
-        alternative=_alternative(briefing.alternative),
+        alternative=_alternative(briefing.alternative, booking, ctx),
         counter=None if briefing.counter is None else _counter(briefing.counter, ctx),
         request=document_text(AskDocument.from_json(booking.ask), ZoneInfo(booking.zone)),
         may_counter=change is None or approval.series_id is None,
@@ -244,11 +245,15 @@ def _delay(delay: Delay) -> str:
     return f"{delay.label} by {length_words(delay.by.total_seconds())}"
 
 
-def _alternative(alternative: Alternative | None) -> str:
+def _alternative(alternative: Alternative | None, booking: Booking, ctx: PageContext) -> str:
+    """`2 × H100 80 GB for 23 h 45 min, Standard, €228.00`."""
     if alternative is None:
         return ""
+    ask, tier = alternative.ask, booking.tier.name
+    if alternative.tier != booking.tier_id:
+        tier = Tier.objects.values_list("name", flat=True).get(slug=alternative.tier)
     price = money_text(alternative.cost, alternative.currency)
-    return f"{alternative.request}, {alternative.tier}, {price}"
+    return f"{what_words(ask, ctx.labels)} for {length_words(ask.duration)}, {tier}, {price}"
 
 
 def _held(booking: Booking, cost: Decimal, figures: BudgetFigures) -> Decimal:

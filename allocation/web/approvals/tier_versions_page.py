@@ -30,7 +30,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.services import seconds_read, seconds_text, whole_sent
 from tenants.web.frame import tenant_page, zone_of
-from tenants.web.parts import Field
+from tenants.web.parts import Field, counted
 
 SECONDS = {
     "min_seconds": "Shortest booking",
@@ -108,7 +108,7 @@ def _set(actor: Actor, form: QueryDict, now: datetime) -> str:
         ),
         now=now,
     )
-    begins = "at once" if row.starts <= now else f"from {actor.clock(row.starts)}"
+    begins = "at once" if row.starts <= now else f"from {actor.clock(row.starts, now)}"
     saved = f"Limits of {row.tier.name} saved. They apply {begins} to new bookings."
     return f"{saved} {horizon_hint(row.max_lead_seconds)}".strip()
 
@@ -159,9 +159,9 @@ def _words(limits: TierLimits, version: TierVersion | None) -> list[str]:
         _span(limits.least_lead.value, limits.most_lead.value, "ahead"),
     ]
     if limits.most_open.value is not None:
-        found.append(f"{limits.most_open.value} open bookings a person")
+        found.append(f"{counted(limits.most_open.value, 'open booking')} a person")
     if limits.most_gpus.value is not None:
-        found.append(f"{limits.most_gpus.value} GPUs a person")
+        found.append(f"{counted(limits.most_gpus.value, 'GPU')} a person")
     return found if version is None else [*_who(version), *found, *_what(version)]
 
 

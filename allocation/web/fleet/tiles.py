@@ -10,7 +10,7 @@ from django.utils import timezone
 from allocation.models import Gpu, Node
 from allocation.queries.fleet.fleet import SLOTS, Block, GpuNow, NodeNow
 from allocation.queries.fleet.telemetry import UtilisationTrace
-from allocation.web.parts.times import moment_words
+from allocation.web.parts.times import dated, moment_words
 
 TRACE_WIDTH = 240
 TRACE_HEIGHT = 36
@@ -83,7 +83,7 @@ def node_tile(node: NodeNow, now: datetime) -> NodeTile:
 
 
 def seen(at: datetime | None, now: datetime) -> str:
-    """Returns the age of a report: "4 s ago", "3 min ago", "21 Nov 10:21", "never"."""
+    """Returns the age of a report: "4 s ago", "3 min ago", "Sat 21 Nov 10:21", "never"."""
     if at is None:
         return "never"
     seconds = max(0, int((now - at).total_seconds()))
@@ -91,7 +91,7 @@ def seen(at: datetime | None, now: datetime) -> str:
         return f"{seconds} s ago"
     if seconds < 3600:
         return f"{seconds // 60} min ago"
-    return f"{timezone.localtime(at):%d %b %H:%M}"
+    return dated(at)
 
 
 def busy_level(percent: int) -> str:

@@ -40,6 +40,7 @@ from allocation.web.money.budget_chart import days_address
 from allocation.web.money.budget_page import label_fields
 from allocation.web.money.forecasts import missing_words, range_words
 from allocation.web.parts.burndown import Burndown, burndown
+from allocation.web.parts.times import dated
 from billing.queries import project_budget
 from billing.rules import Period, money_text, rest_in_cents
 from billing.web.budget_bar import BudgetBar, budget_bar
@@ -198,16 +199,16 @@ def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
     used = gpus_text(line.used)
     whose = "tenant limit" if line.of_tenant else "limit"
-    dated = "a limit at this time of the week or year"
+    at_times = "a limit at this time of the week or year"
     notes = []
     if line.guaranteed:
         notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
     if line.limit is None:
-        words = f"{used} GPUs, no limit"
+        words = f"{counted(used, 'GPU')}, no limit"
     else:
-        words = f"{used} of {gpus_text(line.limit)} GPUs"
+        words = f"{used} of {counted(gpus_text(line.limit), 'GPU')}"
         if line.is_dated:
-            notes.append(dated)
+            notes.append(at_times)
         if line.of_tenant:
             notes.append(f"{whose}, your tenant uses {gpus_text(line.tenant_used)}")
     if line.borrowed:
@@ -315,16 +316,16 @@ def _when(booking: Booking, estimate: datetime | None) -> str:
     """Returns the end of a running booking, else the start: `by` for one that can only be earlier,
     ≈ for an expected one. `estimate` is the earliest start of a booking that waits for others."""
     if booking.state in ON_HARDWARE and booking.planned_ends:
-        return f"until {timezone.localtime(booking.planned_ends):%-d %b %H:%M}"
+        return f"until {dated(booking.planned_ends)}"
     starts = booking.expected_start or booking.starts
     if starts is None and estimate is not None:
-        return f"not before {timezone.localtime(estimate):%-d %b %H:%M}"
+        return f"not before {dated(estimate)}"
     if starts is None:
         return "not planned yet"
     if booking.state == State.AWAITING_APPROVAL and booking.expected_start is not None:
-        return f"by {timezone.localtime(starts):%-d %b %H:%M} if approved"
+        return f"by {dated(starts)} if approved"
     about = "" if booking.state == State.SCHEDULED else ABOUT.get(booking.planned_strength, "≈ ")
-    return f"{about}{timezone.localtime(starts):%-d %b %H:%M}"
+    return f"{about}{dated(starts)}"
 
 
 urlpatterns = [path("t/<slug:tenant>/p/<slug:slug>", project, name="project")]

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from allocation.models import Booking
 from allocation.queries.bookings.money.forecasts import BudgetHistory
 from allocation.rules.states import State
+from allocation.web.parts.times import moment_words
 from billing.price_books import CurrentPrice, current_prices
 from billing.rules import money_text
 from tenants.access import Actor
@@ -81,17 +82,17 @@ def _cheaper(
     if not own:
         return
     present = min(price.per_gpu_hour for price in own)
-    known = set(GpuClass.objects.values_list("slug", flat=True))
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
     others = sorted(
         (price.per_gpu_hour, name)
         for (name, tier), price in prices.items()
-        if tier == booking.tier_id and name not in classes and name in known
+        if tier == booking.tier_id and name not in classes and name in labels
     )
     if others and others[0][0] < present:
         price, name = others[0]
         hourly = money_text(present - price, currency)
         yield Remedy(
-            f"Move {booking.label} to {name}",
+            f"Move {booking.label} to {labels[name]}",
             f"A GPU-hour costs {hourly} less; the run may take longer.",
             f"{page}?{urlencode({'classes': name})}",
         )
@@ -115,9 +116,10 @@ def _at_night(
     for number in range(1, NIGHT_HOURS):
         later = hour + timedelta(hours=number)
         if later > now and not _is_peak(price, later):
-            local = later.astimezone(ZoneInfo(actor.time_zone))
+            zone = ZoneInfo(actor.time_zone)
+            local = later.astimezone(zone)
             yield Remedy(
-                f"Start {booking.label} at {local:%a %H:%M}",
+                f"Start {booking.label} {moment_words(later, zone, now)}",
                 "Peak prices are over then.",
                 f"{page}?{urlencode({'starts': f'{local:%Y-%m-%dT%H:%M}'})}",
             )

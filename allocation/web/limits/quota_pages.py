@@ -28,6 +28,7 @@ from tenants.services import (
 )
 from tenants.services.labs.limits import project_to_limit
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.parts import counted
 from tenants.web.quotas import (
     RefusedForm,
     Units,
@@ -131,7 +132,7 @@ def _lost_guarantee(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...
     before, less = row.guaranteed_units, after.guaranteed_units
     if less >= before or not (used.running or used.planned):
         return ()
-    cut = f"The guarantee falls from {gpus_text(before)} to {gpus_text(less)} GPUs."
+    cut = f"The guarantee falls from {gpus_text(before)} to {counted(gpus_text(less), 'GPU')}."
     lent = max(0, min(used.used - used.borrowed, before) - less)
     if not lent:
         return (cut,)
@@ -149,8 +150,8 @@ def _lost_limit(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
         return ()
     if not (used.running or used.planned):
         return ()
-    was = "no limit" if before is None else f"{gpus_text(before)} GPUs"
-    cut = f"At most {gpus_text(less)} GPUs with borrowed ones; before: {was}."
+    was = "no limit" if before is None else counted(gpus_text(before), "GPU")
+    cut = f"At most {counted(gpus_text(less), 'GPU')} with borrowed ones; before: {was}."
     if used.used <= less:
         return (cut,)
     running = "1 booking" if used.running == 1 else f"{used.running} bookings"

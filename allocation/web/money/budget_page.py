@@ -14,6 +14,7 @@ from allocation.queries.bookings.money.forecasts import forecast_today
 from allocation.queries.bookings.rung_effects import restrained_now
 from allocation.web.money.budget_chart import budget_chart, budget_day, budget_days_csv
 from allocation.web.money.forecasts import forecast_words
+from allocation.web.parts.times import dated
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget, Guardrail
@@ -173,10 +174,9 @@ def _effect(action: str, budget: Budget, measure: str, percent: int, currency: s
     if not stopped.bookings or stopped.first is None:
         return f"In this period it would have {done} no booking so far."
     noun = "booking" if stopped.bookings == 1 else "bookings"
-    first = timezone.localtime(stopped.first)
     return (
         f"In this period it would have {done} {stopped.bookings} {noun} of"
-        f" {money_text(stopped.amount, currency)}, the first on {first.day} {first:%b %H:%M}."
+        f" {money_text(stopped.amount, currency)}, the first on {dated(stopped.first)}."
     )
 
 

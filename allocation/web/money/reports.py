@@ -22,6 +22,7 @@ from allocation.services.operate.reports import (
     report_unsubscribe_by_token,
     reports_managed,
 )
+from allocation.web.parts.times import dated
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_read, projects_seen
@@ -83,8 +84,7 @@ def _act(actor: Actor, form: QueryDict) -> str:
         person=form.get("person", ""),
     )
     row = report_subscribe(actor=actor, terms=terms, now=now)
-    first = timezone.localtime(row.due)
-    return f"Added the report. The first one is sent on {first.day} {first:%b %H:%M}."
+    return f"Added the report. The first one is sent on {dated(row.due)}."
 
 
 def _people(actor: Actor) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from allocation.rules.start_range import MIN_STARTS, StartRange
 from allocation.services.quotes.why_waiting import Change
 from allocation.web.parts.times import moment_words, window_words
 from allocation.words.planned_starts import mover_text
+from tenants.web.parts import counted
 
 MOST_NAMED = 8
 
@@ -111,5 +112,5 @@ def start_basis(found: StartRange | None) -> str:
     if found is None or found.earliest == found.latest:
         return ""
     if found.of:
-        return f"The range is based on the last {found.of} starts in this tier."
+        return f"The range is based on the last {counted(found.of, 'start')} in this tier."
     return f"The range is assumed until {MIN_STARTS} bookings in this tier have had a planned start."

@@ -48,6 +48,7 @@ from tenants.services.sign_in.mail_links import (
 )
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
+from tenants.web.parts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +359,7 @@ def report_section(mail: Mail) -> Section | None:
     total = money_text(statement.totals.amount, statement.currency)
     files = _attached(file)
     sentences = (
-        f"{total} in {statement.totals.lines:,} lines.",
+        f"{total} in {counted(statement.totals.lines, 'line')}.",
         "The file is attached." if files else "The file is too large for a mail; the page has it.",
     )
     base = settings.PUBLIC_URL

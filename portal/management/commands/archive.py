@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from portal.storage.archive import Limits, archive_write
+from tenants.web.parts import counted
 
 DECISIONS_DAYS = 30
 HISTORIES_DAYS = 400
@@ -61,5 +62,5 @@ class Command(BaseCommand):
         files = 0
         for file in archive_write(options["to"], limits, now):
             files += 1
-            self.stdout.write(f"{file.name}: {file.rows} rows")
-        self.stdout.write(f"{files} files written." if files else "Nothing is old enough.")
+            self.stdout.write(f"{file.name}: {counted(file.rows, 'row')}")
+        self.stdout.write(f"{counted(files, 'file')} written." if files else "Nothing is old enough.")

@@ -19,6 +19,7 @@ from tenants.services.sealed_log.chain import (
     heads_text,
 )
 from tenants.services.sealed_log.search import VERIFIED
+from tenants.web.parts import counted
 
 
 class Command(BaseCommand):
@@ -66,4 +67,4 @@ class Command(BaseCommand):
             raise CommandError("\n".join(faults))
         if heads is not None:
             heads.write_text(json.dumps(heads_text(chains), indent=1), encoding="utf-8")
-        self.stdout.write(f"{len(chains)} chains, no changes found.")
+        self.stdout.write(f"{counted(len(chains), 'chain')}, no changes found.")

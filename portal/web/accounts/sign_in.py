@@ -23,6 +23,7 @@ from tenants.queries import received_invitations
 from tenants.services.sign_in.passwords import sign_in_failed, sign_in_locked_out
 from tenants.services.sign_in.second_factor import second_factor_needed
 from tenants.services.sign_in.sessions import session_sign_in
+from tenants.web.parts import counted
 from tenants.web.sessions import proof_give
 
 LONGEST_NAME = 150
@@ -130,7 +131,7 @@ def _slow_down(request: HttpRequest, after: str, wait: int) -> HttpResponse:
 def _wait_text(seconds: int) -> str:
     minutes = -(-seconds // 60)
     if seconds <= 90:
-        return f"{seconds} seconds"
+        return counted(seconds, "second")
     return f"{minutes} minutes"
 
 

@@ -173,8 +173,9 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
 def _last_used(token: ApiToken) -> str:
     if token.last_used is None:
         return "never used"
-    used = timezone.localtime(token.last_used)
-    return f"last used {used:%a} {used.day} {used:%b %H:%M}"
+    used, today = timezone.localtime(token.last_used), timezone.localdate()
+    year = "" if used.year == today.year else f" {used.year}"
+    return f"last used {used:%a} {used.day} {used:%b}{year} {used:%H:%M}"
 
 
 def token_state(token: ApiToken, now: datetime) -> str:

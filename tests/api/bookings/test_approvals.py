@@ -151,7 +151,7 @@ def test_an_approver_reads_the_effect_on_others_and_what_needs_no_approval(
     for words in (
         "Delays 1 booking of your organisation",
         f"{other['number']} by",
-        "4 h100 15m",
+        "4 × H100 80 GB for 15 min, ",
     ):
         assert words in text, words
 

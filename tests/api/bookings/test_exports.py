@@ -126,7 +126,7 @@ def test_the_page_of_a_large_statement_waits_without_scripts(
     here = client.post("/t/helix/exports", form)["Location"]
     waiting = client.get(here)
     assert waiting["Refresh"] == "2; url=?waited=1"
-    assert "0 of 1 lines are written" in waiting.content.decode()
+    assert "Lines written: 0 of 1" in waiting.content.decode()
     assert client.get(f"{here}/file")["Location"] == here
     with as_system():
         assert exports.exports_make(timezone.now) == 1

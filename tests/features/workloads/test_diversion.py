@@ -91,7 +91,7 @@ def test_automatic_takes_the_cheapest_class_for_as_long_as_it_takes_there(learnt
     # Three hours on an H100 are four on an A100.
     assert booking.class_durations == [["a100", 14_400], ["h100", 10_800]]
     (reason,) = reasons(booking)
-    found = re.search(r"1,000 steps of fold cost €([0-9.]+) on a100 \(3 runs\), €([0-9.]+) on h100", reason)
+    found = re.search(r"1,000 steps of fold cost €([0-9.]+) on A100 \(3 runs\), €([0-9.]+) on H100", reason)
     assert found is not None
     assert float(found[2]) / float(found[1]) == pytest.approx(1.5, abs=0.01)
     with as_system():

@@ -226,7 +226,7 @@ def test_an_array_stops_after_failures_and_gives_the_rest_of_its_money_back(lab:
     with as_system():
         texts = BookingEvent.objects.filter(booking__array=array, kind="array_failures")
         # The second failure is announced an hour later.
-        assert [each.text for each in texts] == [f"1 of 10 elements of the array {array.label} have failed."]
+        assert [each.text for each in texts] == [f"Failed elements of the array {array.label}: 1 of 10."]
     run(array, 3, State.ENDED)
     advanced(NOW + HOUR)
     with as_system():

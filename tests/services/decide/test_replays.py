@@ -95,7 +95,7 @@ def test_the_sample_of_the_night_finds_a_changed_plan(plant: Plant, owner_dsn: s
     assert report.waiting == 0
     assert sum(each.number or 0 for each in values) == report.total
     client.force_login(an_operator())
-    assert "did not give their stored plan" in client.get("/ops/decisions").content.decode()
+    assert "did not give their stored plan again: " in client.get("/ops/decisions").content.decode()
     page = client.get(f"/ops/decisions/{decision.id}").content.decode()
     assert waiting.label in page
     assert "The stored bytes are damaged" in page

@@ -178,7 +178,7 @@ def booking_extend(*, actor: Actor, booking: Booking, until: datetime, now: date
         ends = planned_end_of(booking)
         seconds = int((until.replace(microsecond=0) - ends).total_seconds())
         if seconds <= 0:
-            clock = actor.clock(ends)
+            clock = actor.clock(ends, now)
             sentence = refusal_text("end_not_later", label=booking.label, ends=clock)
             raise invalid("end_not_later", sentence, "until")
         ask = target_of(booking).ask

@@ -221,7 +221,7 @@ def _window_rest(writer: ChangeWriter, pause: Pause, until: datetime, text: str)
     booking, cut = writer.booking, int((pause.ends_before - until).total_seconds())
     earliest = max(writer.now + _LEAST, pause.deadline)
     if until < earliest:
-        clock = writer.actor.clock(earliest)
+        clock = writer.actor.clock(earliest, writer.now)
         sentence = refusal_text("rest_too_short", label=booking.label, earliest=clock)
         raise invalid("rest_too_short", sentence, "duration")
     rest = max(0, (pause.remaining_seconds or 0) - cut)

@@ -238,7 +238,7 @@ def _change(
             return DateAnswer(date, "refused", refusal)
         if group is None:
             raise
-        first = actor.clock(date.starts or date.not_before)
+        first = actor.clock(date.starts or date.not_before, now)
         sentence = refusal_text("series_date_failed", first=first, why=refusal.sentence)
         raise replace(refusal, sentence=sentence) from refusal
     return DateAnswer(made, "asked" if is_change_open(made) else "changed")

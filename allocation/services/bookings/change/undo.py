@@ -50,7 +50,7 @@ def change_undo(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
         if change is None:
             raise Refused("nothing_to_undo", refusal_text("nothing_to_undo", label=booking.label))
         if now >= _until(change):
-            made = actor.clock(change.decided_at or now)
+            made = actor.clock(change.decided_at or now, now)
             raise Refused("undo_late", refusal_text("undo_late", label=booking.label, made=made))
         if change.strength == Strength.WEAKER:
             growth_check(booking)

@@ -148,7 +148,7 @@ def _stop_check(use: TierUse, classes: Sequence[str]) -> None:
         stop = new[0]
         raise refusal(
             "stopped",
-            f"{stop_sentence(stop)} {refusal_text(f'stopped_{stop.scope}')}",
+            f"{stop_sentence(stop, now)} {refusal_text(f'stopped_{stop.scope}')}",
             "conflict",
             "request",
             numbers={"scope": stop.scope, "name": stop.name},

@@ -48,7 +48,7 @@ def length_check(actor: Actor, booking: Booking, until: datetime, now: datetime)
         "extension_too_long",
         tier=booking.tier.name,
         longest=length_text(longest),
-        latest=actor.clock(latest),
+        latest=actor.clock(latest, now),
     )
     raise refusal(
         "too_long",

@@ -17,6 +17,7 @@ from allocation.words.amounts import class_name
 from allocation.words.refusals import refusal_text
 from tenants.models import Membership, Project, Role, Tier, User
 from tenants.platform.errors import Refused
+from tenants.rules.moments import instant_text
 from tenants.services.input_values import seconds_text
 
 
@@ -212,8 +213,8 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
     hours = use.limits.hours
     if hours is not None and not hours.has(earliest) and not _lifted(Override.Kind.START_HOURS, use):
         earliest = hours.following(earliest) or earliest
-    shown = earliest.astimezone(_zone_of_reader(use))
-    facts = {"lead": seconds_text(least.value or 0), "earliest": f"{shown:%Y-%m-%d %H:%M %Z}"}
+    shown = instant_text(earliest, _zone_of_reader(use), use.now)
+    facts = {"lead": seconds_text(least.value or 0), "earliest": shown}
     return refusal(
         "too_soon",
         refusal_text("too_soon", tier=use.tier.name, **facts),

@@ -17,6 +17,7 @@ from solver import Runs
 from tenants.platform.coded import coded
 from tenants.platform.text import whole_number
 from tenants.web.frame import zone_of
+from tenants.web.parts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def array_options(
                 "when": f"First run: {each['when']}. Last run ends about "
                 f"{moment_words(option.last_end, zone_of(zone), now)}",
                 "price": total,
-                "button": f"Book {array.count:,} runs for {total}",
+                "button": f"Book {counted(array.count, 'run')} for {total}",
                 "value": f"{option.tier} {array.text(option.request)}",
             }
         )

@@ -41,6 +41,7 @@ from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import invalid
 from tenants.platform.labels import labels_read, reference_check
 from tenants.web.frame import zone_of
+from tenants.web.parts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +318,10 @@ def made_words(actor: Actor, booking: Booking | Series) -> dict[str, str]:
         return {
             "label": label,
             "href": f"{base}/arrays/{label}",
-            "heading": f"Booked {booking.array.count:,} runs as",
+            "heading": f"Booked {counted(booking.array.count, 'run')} as",
             "link": label,
             "text": "Placing the first; this takes a few seconds.",
-            "message": f"Booked {booking.array.count:,} runs as {label}.",
+            "message": f"Booked {counted(booking.array.count, 'run')} as {label}.",
         }
     return {
         "label": booking.label,

@@ -23,6 +23,7 @@ from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import date_words
 from billing.rules import money_text
 from tenants.platform.coded import coded
+from tenants.web.parts import counted
 
 FORTNIGHT = timedelta(days=14)
 REPEATS: dict[str, Recurrence] = {
@@ -138,7 +139,7 @@ def series_options(
             each
             | {
                 "price": total,
-                "button": f"Book {series.count} dates for {total}",
+                "button": f"Book {counted(series.count, 'date')} for {total}",
                 "value": f"{option.tier} {series_text(line, rule)}",
             }
         )
