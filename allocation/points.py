@@ -210,3 +210,20 @@ Metrics: TypeAlias = Callable[[datetime], Iterable[Metric]]
 
 METRICS: list[Metrics] = []
 """Each returns metrics for Prometheus at an instant. They name no tenant."""
+
+
+DemandHours: TypeAlias = Mapping[tuple[str, datetime], float]
+"""GPUs by class and by the begin of an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandSource:
+    """Work outside of bookings that counts as demand. `hours(kind, starts, ends)` has the GPUs that were
+    `requested` in each hour, `in_use` or `waited` for on average. `since(read)` is the oldest time of
+    what has come since an instant, of all with None; None: nothing."""
+
+    hours: Callable[[str, datetime, datetime], DemandHours]
+    since: Callable[[datetime | None], datetime | None]
+
+
+DEMAND_SOURCES: list[DemandSource] = []

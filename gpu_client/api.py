@@ -4,7 +4,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -45,6 +45,7 @@ OPERATIONS = {
     "list_kpis": ("GET", "/kpis"),
     "list_workloads": ("GET", "/workloads"),
     "get_workload": ("GET", "/workloads/{slug}"),
+    "keep_cluster_jobs": ("POST", "/clusters/{slug}/jobs"),
 }
 ANSWER_SECONDS = 30.0
 # A quiet stream sends a comment every 15 s.
@@ -150,6 +151,10 @@ class Client:
     def workloads(self) -> list[Document]:
         """Returns all workloads, with their finished runs by project."""
         return self._all("list_workloads", {})
+
+    def cluster_jobs(self, cluster: str, jobs: Sequence[Mapping[str, Any]]) -> Document:
+        """Sends records of another cluster; needs an operator's token."""
+        return self._call("keep_cluster_jobs", name=cluster, body={"jobs": jobs})
 
     def workload(self, name: str) -> Document:
         """Returns a workload with its profile, advice, and what came of it."""

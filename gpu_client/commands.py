@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gpu_client.api import Client, Document
 from gpu_client.availability import budget, free, insights, offers_app, quota, waitlist
+from gpu_client.clusters import import_app
 from gpu_client.config import config_of, config_path, config_save
 from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
 from gpu_client.output import (
@@ -44,6 +45,7 @@ app.command("workloads")(list_workloads)
 app.command("workload")(show_workload)
 app.command()(motd)
 app.add_typer(offers_app, name="offers")
+app.add_typer(import_app, name="import")
 
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 TierName = Annotated[str, typer.Option("--tier", "-t")]

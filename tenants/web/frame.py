@@ -385,6 +385,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("Moves", "compaction", "swap"),
             ("Stops", "stops", "block"),
             ("Capacity", "capacity", "gauge"),
+            ("Other clusters", "clusters", "chip"),
         ),
     ),
     (

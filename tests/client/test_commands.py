@@ -24,6 +24,7 @@ from tests.builders_allocation import a_booking, an_allocation
 from tests.features.workloads.builders import Ran, ran
 from tests.features.workloads.series import working
 from tests.roles import as_system
+from tests.wire.test_sacct import HEAD, line
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
 
@@ -391,3 +392,20 @@ def test_insights_are_a_table_of_what_gpus_did(mara: Terminal, site: Site) -> No
     (row,) = mara.json("insights", "--by", "tier", "-p", site.project.slug)["items"]
     assert row["gpu_hours"] == "2.000"
     assert "Choose one of" in mara.run("insights", "--by", "tenant", status=2).stderr
+
+
+def test_records_of_slurm_are_sent_by_operators_only(mara: Terminal, site: Site, tmp_path: Path) -> None:
+    """A file of two jobs, one of them without GPUs; what it has no class or project for is said."""
+    file = tmp_path / "jobs"
+    rows = [HEAD, line(AllocTRES="gres/gpu:v100=2"), line(JobID="2", AllocTRES="cpu=1", ReqTRES="cpu=1")]
+    file.write_text("\n".join(rows), encoding="utf-8")
+    assert "operator" in mara.run("import", "sacct", str(file), status=5).stderr
+    mara.environment["GPU_TOKEN"] = site.operator.token or ""
+    said = mara.run("import", "sacct", str(file), "--cluster", "main", "--zone", "Europe/Berlin").stdout
+    assert said.splitlines() == [
+        "1 job with GPUs sent to main.",
+        "Types without a class, in no forecast: v100",
+        "Accounts without a project: physics",
+    ]
+    file.write_text("nonsense", encoding="utf-8")
+    assert "no column JobID" in mara.run("import", "sacct", str(file), status=1).stderr

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from allocation.rules.states import State
-from gpu_client import availability, commands, session, watching, words, workloads
+from gpu_client import availability, clusters, commands, session, watching, words, workloads
 from gpu_client import states as client_states
 from gpu_client.api import OPERATIONS
 from tests.servers.servers import ROOT
@@ -45,6 +45,7 @@ READ = {
     "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",
     "BudgetOut": "name project level starts ends amount currency spent held left",
+    "KeptOut": "jobs types accounts",
     "MeOut": "name tenant roles time_zone",
     "RoleOut": "project role",
     "PublishedEventOut": "id type timestamp data",
@@ -105,7 +106,9 @@ def test_every_field_is_in_its_schema(document: dict[str, Any]) -> None:
 
 
 def test_no_command_reads_a_field_that_is_not_checked() -> None:
-    source = "".join(map(inspect.getsource, (availability, commands, session, watching, words, workloads)))
+    source = "".join(
+        map(inspect.getsource, (availability, clusters, commands, session, watching, words, workloads))
+    )
     read = set(re.findall(r"""\[["']([a-z_]+)["']\]""", source))
     checked = {field for fields in READ.values() for field in fields.split()}
     checked |= {field for fields in SENT.values() for field in fields}

@@ -1,4 +1,4 @@
-"""What each hour had, read from bookings and allocations of all organisations."""
+"""What each hour had: bookings and allocations of all organisations, and work outside of them."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connection
 
+from allocation.points import DEMAND_SOURCES
 from allocation.queries.bookings.money.held_use import DEVICES, WHOLE
 
 HOUR = timedelta(hours=1)
@@ -56,12 +57,13 @@ Hours = dict[tuple[str, datetime], float]
 
 def requested_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs that were asked for, by class and hour."""
-    return _hours(_REQUESTED, {"starts": starts, "ends": ends})
+    return _with_sources(_hours(_REQUESTED, {"starts": starts, "ends": ends}), "requested", starts, ends)
 
 
 def in_use_hours(starts: datetime, ends: datetime) -> Hours:
-    """The GPUs that bookings had on average, by class and hour."""
-    return _hours(_IN_USE, {"starts": starts, "ends": ends, "states": RUNS})
+    """The GPUs that were in use on average, by class and hour."""
+    found = _hours(_IN_USE, {"starts": starts, "ends": ends, "states": RUNS})
+    return _with_sources(found, "in_use", starts, ends)
 
 
 def booked_hours(starts: datetime, ends: datetime) -> Hours:
@@ -70,15 +72,28 @@ def booked_hours(starts: datetime, ends: datetime) -> Hours:
 
 
 def waited_hours(starts: datetime, ends: datetime) -> Hours:
-    """The GPUs of bookings that waited, on average, by class and hour."""
-    return _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+    """The GPUs of what waited, on average, by class and hour."""
+    found = _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+    return _with_sources(found, "waited", starts, ends)
 
 
 def first_request() -> datetime | None:
-    """When the first booking was requested."""
+    """When the first work was requested."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT min(submitted) FROM allocation_booking")
         found: datetime | None = cursor.fetchone()[0]
+    return min(filter(None, (found, news_since(None))), default=None)
+
+
+def news_since(read: datetime | None) -> datetime | None:
+    """The oldest time of work outside of bookings that has become known since an instant."""
+    return min(filter(None, (source.since(read) for source in DEMAND_SOURCES)), default=None)
+
+
+def _with_sources(found: Hours, kind: str, starts: datetime, ends: datetime) -> Hours:
+    for source in DEMAND_SOURCES:
+        for key, gpus in source.hours(kind, starts, ends).items():
+            found[key] += gpus
     return found
 
 

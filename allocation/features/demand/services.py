@@ -14,6 +14,7 @@ from allocation.features.demand.history import (
     booked_hours,
     first_request,
     in_use_hours,
+    news_since,
     requested_hours,
     waited_hours,
 )
@@ -62,7 +63,9 @@ def gpus_of_classes() -> dict[str, int]:
 
 def _hours_store(until: datetime, classes: Iterable[str]) -> None:
     last = DemandHour.objects.aggregate(at=Max("at"))["at"]
-    starts = last - AGAIN if last else first_request()
+    # Records of other systems can come long after their hours.
+    news = news_since(last)
+    starts = min(last - AGAIN, news or last) if last else first_request()
     if starts is None:
         return
     starts = max(starts.astimezone(UTC), until - timedelta(hours=MOST_HOURS))

@@ -1,0 +1,1 @@
+"""Work that other systems run outside of the portal: read, counted and compared, never changed."""

@@ -1,0 +1,101 @@
+"""Operators' pages of observed clusters, and their card on the pages of figures."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from allocation.features.clusters.figures import differences_of, use_of
+from allocation.features.clusters.models import ObservedAccount, ObservedType
+from allocation.features.clusters.rest import period_read
+from allocation.features.clusters.services import (
+    AccountTerms,
+    TypeTerms,
+    account_assign,
+    cluster_one,
+    clusters_read,
+    type_assign,
+)
+from allocation.points import FIGURE_CARDS, BookingCard
+from tenants.access import Actor, PlatformActor
+from tenants.models import GpuClass, Project, User
+from tenants.platform.errors import Refused
+from tenants.web.form_page import Act, operator_form_page
+
+TEMPLATE = "clusters/card.html"
+DIFFERENCES_SHOWN = 50
+
+
+def _actor(operator: User) -> PlatformActor:
+    return PlatformActor(operator.pk, operator.display_name)
+
+
+def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
+    return {"clusters": clusters_read()}
+
+
+def _one(actor: PlatformActor, now: datetime, slug: str) -> dict[str, Any]:
+    days = period_read(None, now.astimezone(UTC).date() + timedelta(days=1), now)
+    cluster = cluster_one(slug)
+    found = differences_of(cluster, days.first_second, days.last_second)
+    return {
+        "cluster": cluster,
+        "use": use_of(days.first_second, days.last_second, slug),
+        "accounts": ObservedAccount.objects.filter(cluster=slug).select_related("project__tenant"),
+        "types": ObservedType.objects.filter(cluster=slug).select_related("gpu_class"),
+        "differences": found[:DIFFERENCES_SHOWN],
+        "more_differences": max(0, len(found) - DIFFERENCES_SHOWN),
+    }
+
+
+def _projects(actor: PlatformActor) -> list[tuple[str, str]]:
+    rows = Project.objects.select_related("tenant").order_by("tenant__name", "name", "id")
+    named = [
+        (f"{row.tenant.slug}/{row.slug}", f"{row.tenant.name}: {row.name}") for row in rows if row.is_open
+    ]
+    return [("", "Nobody's"), *named]
+
+
+def _classes(actor: PlatformActor) -> list[tuple[str, str]]:
+    return [("", "No class"), *((row.slug, row.label) for row in GpuClass.objects.order_by("slug"))]
+
+
+def cluster_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
+    """What ran outside of bookings in the days of the page, of projects that the reader may see."""
+    try:
+        days = period_read(_day(query.get("from")), _day(query.get("to")), now)
+    except Refused:
+        return None
+    projects = None if actor is None or actor.is_tenant_admin else list(actor.roles)
+    rows = use_of(days.first_second, days.last_second, projects=projects)
+    last = days.ends - timedelta(days=1)
+    return BookingCard(TEMPLATE, {"rows": rows, "days": days, "last": last}) if rows else None
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text or "")
+    except ValueError:
+        return None
+
+
+FIGURE_CARDS.append(cluster_card)
+urlpatterns = [
+    operator_form_page("clusters", "ops-clusters", "clusters/page.html", _all, actor_of=_actor),
+    operator_form_page(
+        "clusters/<slug:slug>",
+        "ops-cluster",
+        "clusters/cluster.html",
+        _one,
+        Act(
+            "account",
+            account_assign,
+            "Account {row.name} assigned.",
+            terms=AccountTerms,
+            choices={"project": _projects},
+        ),
+        Act(
+            "type", type_assign, "Type {row.name} assigned.", terms=TypeTerms, choices={"gpu_class": _classes}
+        ),
+        actor_of=_actor,
+    ),
+]
