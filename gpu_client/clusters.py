@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from gpu_client.output import json_print, line_print
+from gpu_client.output import error_print, json_print, line_print
+from gpu_client.problems import USAGE
 from gpu_client.session import Json, Zone, portal
 from wire.sacct import COMMAND, SlurmJob, jobs_read
 
@@ -47,7 +48,8 @@ def sacct(
         text = _read(file) if file else _ran(since)
         jobs = list(jobs_read(text, ZoneInfo(zone) if zone and file else UTC))
     except (ValueError, OSError) as error:
-        sys.exit(f"sacct: {error}")
+        error_print(f"sacct: {error}")
+        raise SystemExit(USAGE) from None
     kept, types, accounts = 0, set[str](), set[str]()
     with portal(is_json=is_json) as client:
         for batch in _batches(jobs):

@@ -408,4 +408,4 @@ def test_records_of_slurm_are_sent_by_operators_only(mara: Terminal, site: Site,
         "Accounts without a project: physics",
     ]
     file.write_text("nonsense", encoding="utf-8")
-    assert "no column JobID" in mara.run("import", "sacct", str(file), status=1).stderr
+    assert "no column JobID" in mara.run("import", "sacct", str(file), status=2).stderr
