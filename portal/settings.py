@@ -328,7 +328,7 @@ SPECTACULAR_SETTINGS = {
         "JiraMessageStateEnum": ["received", "done", "refused", "ignored"],
         "PauseMethodEnum": ["stop", "signal", "suspend"],
         "TrialStateEnum": ["waiting", "running", "done", "cancelled", "failed"],
-        "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "live", "retired"],
+        "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "partial", "live", "retired"],
     },
     "TITLE": "GPU portal",
     "VERSION": "1",

@@ -17,6 +17,13 @@ class PolicyVersion(models.Model):
 
     number = models.PositiveIntegerField(primary_key=True)
     document = models.JSONField()
+    parts = models.JSONField(
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Parts of the site in which another version is in force: `version`, `classes`, `tenants`"
+        " by id, and the `values` that it has otherwise there.",
+    )
     state = models.CharField(max_length=8, choices=State.choices)
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True)

@@ -53,7 +53,21 @@ class PolicyActivation(models.Model):
         blank=True,
         help_text="`hours`, and `figures` with bands; empty: nothing is guarded.",
     )
+    classes = models.JSONField(
+        default=list, db_default=[], blank=True, help_text="Slugs of GPU classes; empty: for all."
+    )
+    tenants = models.JSONField(
+        default=list, db_default=[], blank=True, help_text="Ids of organisations; empty: for all."
+    )
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When it was carried out or given up.")
+    in_force = models.ForeignKey(
+        PolicyVersion,
+        PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The version that it put into force: another one than `version` for a part of the site.",
+    )
     former = models.ForeignKey(
         PolicyVersion,
         PROTECT,
@@ -77,6 +91,10 @@ class PolicyActivation(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(due_at=None) | Q(due_at__gte=F("starts")), name="policy_activation_not_early"
+            ),
+            models.CheckConstraint(
+                condition=Q(state="done", in_force__isnull=False) | (~Q(state="done") & Q(in_force=None)),
+                name="policy_activation_in_force",
             ),
             models.CheckConstraint(
                 condition=~Q(kind="rollback") | ~Q(reason=""), name="policy_rollback_has_a_reason"

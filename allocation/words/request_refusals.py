@@ -127,6 +127,23 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "class_unknown_here": gettext_lazy("There is no such GPU class on this site."),
     "tier_unknown_here": gettext_lazy("There is no such tier on this site."),
     "no_typical_price": gettext_lazy("There is no typical price of %(gpu_class)s in %(tier)s. Add one."),
+    "policy_part_class": gettext_lazy("There is no GPU class %(name)s."),
+    "policy_part_tenant": gettext_lazy("There is no organisation %(name)s."),
+    "policy_part_of_classes": gettext_lazy(
+        "These parameters have one value for the whole site: %(names)s. For some GPU classes these may"
+        " differ: %(able)s. Activate the version for all, or draft one without them."
+    ),
+    "policy_part_of_tenants": gettext_lazy(
+        "These parameters have one value for all organisations: %(names)s. For some organisations these may"
+        " differ: %(able)s. Activate the version for all, or draft one without them."
+    ),
+    "policy_part_of_parts": gettext_lazy(
+        "Version %(number)s has parts of its own, so it can be in force for the whole site only."
+    ),
+    "policy_parts_overlap": gettext_lazy(
+        "Version %(number)s is in force there already. Go back first, or choose other classes."
+    ),
+    "policy_parts_many": gettext_lazy("%(most)s versions are in force for parts already. Go back first."),
     "policy_unchanged": gettext_lazy("These values are those of the version in force."),
     "policy_starts_past": gettext_lazy("Choose a time in the future, or none to begin at once."),
     "policy_starts_far": gettext_lazy("Choose a time within %(most)s days."),

@@ -51,13 +51,14 @@ def _of_held(snapshot: Snapshot, policy: Policy, leads: tuple[int, ...]) -> Iter
         yield row.ends
         if row.since is not None and row.tier in rests:
             yield row.since + rests[row.tier]
-            yield row.since + policy.cool_down
+            yield from (row.since + each.cool_down for each in policy.variants)
 
 
 def _of_request(request: Request, policy: Policy, leads: tuple[int, ...]) -> Iterator[int]:
     yield request.earliest
     yield request.earliest - policy.horizon
-    yield max(request.submitted, request.earliest) + policy.patience
+    since = max(request.submitted, request.earliest)
+    yield from (since + each.patience for each in policy.variants)
     if request.latest is not None:
         yield request.latest
         yield request.latest - policy.horizon

@@ -32,6 +32,32 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyPart:
+    """The parameters that a policy may have otherwise for some classes, or for some tenants.
+
+    Without `classes` it is for all classes, without `tenants` for all tenants. Parameters of the
+    whole cycle, such as the grid, or that compare requests of different classes, such as the order
+    of the queue, have one value for everybody.
+    """
+
+    classes: tuple[str, ...]
+    tenants: tuple[str, ...]
+    share_step: int
+    age_step: int
+    cool_down: int
+    mode_changes: int
+    mode_patience: int
+    patience: int
+    victim_rules: tuple[str, ...]
+    scoring: Scoring
+
+    def is_for(self, gpu_class: str | None, tenant: str) -> bool:
+        """True for a class and a tenant for which it is in force; no tenant is in no list."""
+        is_class = not self.classes or gpu_class in self.classes
+        return is_class and (not self.tenants or tenant in self.tenants)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All parameters of a cycle, in seconds except `share_step`: millionths of a class.
 
@@ -54,7 +80,8 @@ class Policy:
     approval: seconds before their start, GPUs of a project, and percent of a class above a
     guarantee; empty: the usual ones. `borrow_windows`: by tier, the longest window in seconds for
     which its bookings may borrow although nobody can pause them. The row of `ANY_TIER` is for all
-    tiers without one; without it they borrow nothing then.
+    tiers without one; without it they borrow nothing then. `parts` are in force for some classes or
+    tenants only; of two for the same, the first.
     """
 
     version: int
@@ -86,6 +113,16 @@ class Policy:
     plan_depth: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     soft_bounds: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     borrow_windows: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    parts: tuple[PolicyPart, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+
+    def of(self, gpu_class: str | None, tenant: str = "") -> "Policy | PolicyPart":
+        """What is in force for a class and a tenant."""
+        return next((part for part in self.parts if part.is_for(gpu_class, tenant)), self)
+
+    @property
+    def variants(self) -> "tuple[Policy | PolicyPart, ...]":
+        """The policy and all of its parts."""
+        return (self, *self.parts)
 
     def with_borrow_windows(self, tiers: Iterable[Tier]) -> tuple[Tier, ...]:
         """The tiers of a snapshot, with the windows for which they may borrow."""

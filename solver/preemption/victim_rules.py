@@ -281,7 +281,7 @@ class VictimRules:
         """What one tenant may lose to the claim."""
         own = tenant == claim.tenant
         rows = list(self._own(claim)) if own else self._of_others(claim, tenant)
-        rules = self._state.policy.victim_rules
+        rules = self._state.policy.of(claim.gpu_class, tenant).victim_rules
         return rows if len(rules) == len(VICTIM_RULES) else [row for row in rows if row[1].rule in rules]
 
     def within_shares(self, claim: Claim, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -407,7 +407,7 @@ class VictimRules:
         parts = MILLION * _BY_WEIGHT // (weight * _BY_WEIGHT or 1)
         above = standing.borrowed() + standing.spot()
         share = above * parts // max(1, self._state.capacity[gpu_class])
-        return share // self._state.policy.share_step
+        return share // self._state.policy.of(gpu_class, tenant).share_step
 
     def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
         """Bookings of a tenant that can be out by then and would otherwise still run."""

@@ -21,8 +21,12 @@ class CycleState(RoomSearch):
 
     def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
         """Load all held work, from what is `kept` of it. KeyError: unknown model."""
-        if not policy.mode_changes:
-            snapshot = replace(snapshot, gpus=tuple(map(_with_current_mode, snapshot.gpus)))
+        if not all(each.mode_changes for each in policy.variants):
+            gpus = (
+                gpu if policy.of(gpu.gpu_class).mode_changes else _with_current_mode(gpu)
+                for gpu in snapshot.gpus
+            )
+            snapshot = replace(snapshot, gpus=tuple(gpus))
         snapshot = replace(snapshot, tiers=policy.with_borrow_windows(snapshot.tiers))
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
         super().__init__(snapshot, policy, work)

@@ -92,6 +92,10 @@ class HeldSpace:
         mixes = mixes_of(work.kinds, snapshot.requests)
         known = work.pools
         self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models, mixes, policy.scoring, known)
+        if policy.parts:
+            self.pools = {
+                name: each.scored(each.mix, policy.of(name).scoring) for name, each in self.pools.items()
+            }
         work.pools = self.pools
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))

@@ -221,7 +221,8 @@ class RoomSearch(HeldSpace):
         """That start, or one slightly later at which no GPU has to change its mode."""
         if not self.all.modes.may_switch(demand.gpu_class):
             return starts
-        near = hopeful[(hopeful >= starts) & (hopeful <= starts + self.policy.mode_patience)]
+        patience = self.policy.of(demand.gpu_class).mode_patience
+        near = hopeful[(hopeful >= starts) & (hopeful <= starts + patience)]
         calm = self.first_of(replace(demand, keeps_modes=True), near)
         return starts if calm is None else calm
 

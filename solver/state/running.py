@@ -318,7 +318,8 @@ def _runner(rows: list[Held], tier: Tier, pool: Pool, policy: Policy, grid: Grid
     units = sum(pool.geometry(place.gpu).units_taken(place) for place in places)
     since = max(row.since or 0 for row in rows)
     is_result = first.pauses or any(row.preemptor for row in rows)
-    rest = max(tier.protected, policy.cool_down if is_result else 0)
+    cool_down = policy.of(pool.gpu_class, first.tenant).cool_down
+    rest = max(tier.protected, cool_down if is_result else 0)
     safe = max(since, *(row.saved or 0 for row in rows))
     return RunningBooking(
         booking=first.booking,

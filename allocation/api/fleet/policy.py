@@ -3,18 +3,20 @@
 from typing import Any
 
 from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.api.operators import OperatorView
-from allocation.models import PolicyVersion
+from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import (
     STATES,
     VersionFacts,
     version_read,
     versions_read,
 )
+from allocation.services.policy.parts import part_shown
 from allocation.services.policy.policies import (
     policy_check,
     policy_differences,
@@ -54,7 +56,24 @@ class PolicyWaitingOut(serializers.Serializer[Any]):
     asked_by = serializers.CharField(source="asked_by.username", default=None, allow_null=True)
     reason = serializers.CharField()
     waiver = serializers.CharField(help_text="Why a site's only operator does not wait for a day.")
-    guard = serializers.DictField(help_text="As it was sent; empty: none.")
+    guard = serializers.DictField(help_text="As it was sent, with what its trial forecast; empty: none.")
+    classes = serializers.ListField(child=serializers.CharField(), help_text="Empty: for all.")
+    tenants: Any = serializers.SerializerMethodField(help_text="Empty: for all.")
+
+    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    def get_tenants(self, act: PolicyActivation) -> list[str]:
+        """Returns the slugs of the organisations."""
+        found: list[str] = part_shown({"tenants": act.tenants})["tenants"]
+        return found
+
+
+class PolicyPartOut(serializers.Serializer[Any]):
+    """A part of the site in which another version is in force."""
+
+    version = serializers.IntegerField()
+    classes = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
+    tenants = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
+    values = serializers.DictField(help_text="What it has otherwise there.")
 
 
 class PolicyVersionOut(serializers.Serializer[Any]):
@@ -64,7 +83,8 @@ class PolicyVersionOut(serializers.Serializer[Any]):
     state = serializers.ChoiceField(
         choices=STATES,
         help_text="`shadow` and `trial`: what is tried with it. `approved`: by a second operator, or sure"
-        " to go into force. `live`: in force. `retired`: it was, and another version superseded it.",
+        " to go into force. `partial`: in force for a part of the site. `live`: in force. `retired`: it"
+        " was, and another version superseded it.",
     )
     created = serializers.DateTimeField(source="version.created")
     created_by = serializers.CharField(
@@ -84,9 +104,26 @@ class PolicyVersionOut(serializers.Serializer[Any]):
     guard = serializers.DictField(
         source="last.guard", default=dict, help_text="That of the last activation; empty: none."
     )
+    parts: Any = serializers.SerializerMethodField(
+        help_text="Where other versions are in force, while this one is: made by activating one of them for"
+        " GPU classes or organisations."
+    )
+    part: Any = serializers.SerializerMethodField(
+        help_text="Where it is in force now, if it is for a part of the site. Null: nowhere, or everywhere."
+    )
     waits_for = serializers.ChoiceField(
         choices=("", "second_operator", "waiting_time", "start"), help_text="What its activation waits for."
     )
+
+    @extend_schema_field(PolicyPartOut(many=True))
+    def get_parts(self, facts: VersionFacts) -> list[dict[str, Any]]:
+        """Returns the parts, with the slugs of organisations."""
+        return [part_shown(row) for row in facts.version.parts]
+
+    @extend_schema_field(PolicyPartOut(allow_null=True))
+    def get_part(self, facts: VersionFacts) -> dict[str, Any] | None:
+        """Returns the part of the version in force that is this version."""
+        return None if facts.part is None else part_shown(facts.part)
 
 
 class PolicyOut(PolicyVersionOut):

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.api.fleet.policy import version_facts
 from allocation.features.policy_lab.charts import changes_of, days_of
+from allocation.features.policy_lab.guard_form import ActivateForm, figure_choices
 from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
 from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of
 from allocation.features.policy_lab.shadows import (
@@ -23,7 +24,6 @@ from allocation.features.policy_lab.shadows import (
 )
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_cancel, trial_one
 from allocation.features.policy_lab.versions import (
-    ActivateTerms,
     RollbackTerms,
     version_activate,
     version_approve,
@@ -32,11 +32,12 @@ from allocation.features.policy_lab.versions import (
 )
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import VersionFacts
-from allocation.services.policy.differences import difference_lines
+from allocation.services.policy.differences import version_lines
+from allocation.services.policy.parts import part_names
 from allocation.web.parts.times import length_words
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
-from tenants.models import User
+from tenants.models import GpuClass, Tenant, User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import number_text_read
 from tenants.platform.terms import term, terms
@@ -74,8 +75,10 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "live": live,
         "other": other,
         "others": PolicyVersion.objects.exclude(number=number).order_by("-number"),
-        "lines": difference_lines(other.document, facts.version.document) if other else [],
-        "acts": acts.order_by("-id")[:ACTS_SHOWN],
+        "lines": version_lines(other, facts.version) if other else [],
+        "acts": [(act, _for_words(act)) for act in acts.order_by("-id")[:ACTS_SHOWN]],
+        "part": part_names(facts.part) if facts.part else "",
+        "parts": [(row["version"], part_names(row)) for row in facts.version.parts],
         "trials": PolicyTrial.objects.filter(candidate=number).defer("report")[:ACTS_SHOWN],
         "shadow": shadow,
         "is_in_shadow": shadow is not None and shadow.ended_at is None,
@@ -89,6 +92,11 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
     }
 
 
+def _for_words(act: PolicyActivation) -> str:
+    """The part of the site that an activation is for, if it is not for all."""
+    return part_names({"classes": act.classes, "tenants": act.tenants})
+
+
 def _compared(facts: VersionFacts, live: PolicyVersion, against: str) -> PolicyVersion | None:
     """Returns the version to compare with: the one that is chosen, the live one, or its former."""
     chosen = number_text_read(against)
@@ -100,8 +108,23 @@ def _compared(facts: VersionFacts, live: PolicyVersion, against: str) -> PolicyV
     return facts.last.former if facts.last else None
 
 
+def _activate(*, actor: PlatformActor, number: int, terms: ActivateForm, now: datetime) -> VersionFacts:
+    return version_activate(actor=actor, number=number, terms=terms.as_sent(), now=now)
+
+
+def _classes(_: PlatformActor) -> list[tuple[object, object]]:
+    return list(GpuClass.objects.order_by("slug").values_list("slug", "label"))
+
+
+def _tenants(_: PlatformActor) -> list[tuple[object, object]]:
+    return list(Tenant.objects.filter(is_open=True).order_by("slug").values_list("slug", "name"))
+
+
 def _asked(facts: VersionFacts) -> str:
     """The sentence after an activation."""
+    if facts.part is not None and not facts.waits_for:
+        where = part_names(facts.part)
+        return f"Version {facts.number} is in force for {where}. It applies from the next decision."
     words = {
         "": "is in force. It applies from the next decision.",
         "second_operator": "waits for another operator's approval.",
@@ -207,7 +230,13 @@ urlpatterns = [
         "ops-policy-version",
         "policy_lab/version.html",
         _shown,
-        Act("activate", version_activate, _asked, terms=ActivateTerms),
+        Act(
+            "activate",
+            _activate,
+            _asked,
+            terms=ActivateForm,
+            choices={"classes": _classes, "tenants": _tenants, "watch": figure_choices},
+        ),
         Act("approve", version_approve, "Version {row.number} approved."),
         Act("withdraw", version_withdraw, "Version {row.number} does not wait any more."),
         Act(

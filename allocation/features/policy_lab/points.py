@@ -23,8 +23,15 @@ sentences_add(
         "trial_bounds": gettext_lazy("Choose a number from 1 to %(most)s."),
         "trials_open": gettext_lazy("%(most)s trials wait or run already. Wait for one, or cancel one."),
         "guard_figures": gettext_lazy("Name at least one figure, at most %(most)s."),
-        "guard_band": gettext_lazy("Say `most`, or `most_percent` of the same time a week before."),
+        "guard_band": gettext_lazy(
+            "Say where its band ends: at an amount, at a part of the same time a week before, or at a part of"
+            " what a trial forecast."
+        ),
         "guard_tier": gettext_lazy("There is no tier %(tier)s."),
+        "guard_amount": gettext_lazy("%(entry)s has no amount. Write such as: pauses 20, wait_p95 4h."),
+        "guard_trial": gettext_lazy(
+            "No trial of this version has forecast %(figure)s. Try it on the past first."
+        ),
         "guard_tier_missing": gettext_lazy("Say of which tier."),
         "shadow_live": gettext_lazy("Version %(number)s is in force, so it decides already."),
         "shadow_already": gettext_lazy("Version %(number)s is in shadow already."),

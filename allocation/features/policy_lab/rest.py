@@ -27,7 +27,7 @@ from allocation.features.policy_lab.versions import (
     version_withdraw,
 )
 from allocation.queries.decisions.policy_versions import VersionFacts
-from allocation.services.policy.differences import difference_lines
+from allocation.services.policy.differences import version_lines
 from allocation.services.policy.policies import policy_differences, policy_version
 from tenants.access import PlatformActor
 from tenants.api.base import ApiView
@@ -64,7 +64,7 @@ def get_policy_difference(call: ApiView, number: int, against: int) -> dict[str,
     """Returns what changes from the version `against` to the version `number`."""
     before, after = policy_version(against), policy_version(number)
     changes = policy_differences(before, after)
-    words = difference_lines(before.document, after.document)
+    words = version_lines(before, after)
     return {"version": number, "against": against, "words": words, **changes}
 
 
@@ -80,7 +80,9 @@ def activate_policy_version(call: ApiView, terms: ActivateTerms, number: int) ->
     """Puts a draft, or an earlier version again, into force: at once, or from `starts` on, with the
     first decision after it. The author's own version waits for another operator's approval
     (`waits_for` is `second_operator`); a site's only operator waits for a day, or says in `waiver` why
-    not. To activate another operator's version approves it."""
+    not. To activate another operator's version approves it. With `classes` or `tenants` it is in force for
+    these only, by a version that is made for it; `not_for_a_part` names what has one value for the whole
+    site. Activate it again with a wider list, or without one for all."""
     return version_activate(actor=actor_of(call), number=number, terms=terms, now=call.now)
 
 

@@ -1,5 +1,6 @@
 """The commands of a version of the policy, as pages and REST call them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from allocation.api.fleet.policy import version_facts
@@ -30,6 +31,22 @@ class ActivateTerms:
         default="",
         max_length=300,
     )
+    classes: Sequence[str] = term(
+        "GPU classes",
+        "None: all.",
+        says="Only for these GPU classes; empty: for all. A wider list later takes the place of this one.",
+        default=(),
+        max_length=32,
+        child_kwargs={"max_length": 40},
+    )
+    tenants: Sequence[str] = term(
+        "Organisations",
+        "None: all.",
+        says="Only for these organisations; empty: for all.",
+        default=(),
+        max_length=100,
+        child_kwargs={"max_length": 60},
+    )
     guard: GuardTerms | None = term(
         says="Null: none. When a figure leaves its band, the version before returns by itself.", default=None
     )
@@ -56,7 +73,9 @@ def version_activate(
         starts=terms.starts,
         reason=terms.reason.strip(),
         waiver=terms.waiver.strip(),
-        guard=None if terms.guard is None else guard_document(terms.guard),
+        guard=None if terms.guard is None else guard_document(terms.guard, number),
+        classes=terms.classes,
+        tenants=terms.tenants,
     )
     return version_facts(number)
 

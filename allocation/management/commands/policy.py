@@ -20,7 +20,8 @@ from allocation.services.policy.activations import (
     policy_rollback,
     policy_withdraw,
 )
-from allocation.services.policy.differences import difference_lines
+from allocation.services.policy.differences import version_lines
+from allocation.services.policy.parts import part_names
 from allocation.services.policy.policies import (
     LISTS,
     TIER_SECONDS,
@@ -58,6 +59,15 @@ class Command(BaseCommand):
             "--rollback", nargs="?", type=int, const=0, metavar="N", help="go back, by default one version"
         )
         parser.add_argument("--starts", default="", help="with --activate: 2026-12-01T08:00:00Z; else now")
+        for name in ("class", "tenant"):
+            parser.add_argument(
+                f"--{name}",
+                dest=f"{name}_only",
+                action="append",
+                default=[],
+                metavar="SLUG",
+                help="with --activate: only for this one, and others that are named so",
+            )
         parser.add_argument("--reason", default="", help="with --activate or --rollback")
         parser.add_argument("--waiver", default="", help="why a site's only operator does not wait for a day")
         operator_argument(parser)
@@ -92,7 +102,7 @@ class Command(BaseCommand):
             self._list()
         elif options["compare"]:
             before, after = map(policy_version, options["compare"])
-            for line in difference_lines(before.document, after.document) or ["No value differs."]:
+            for line in version_lines(before, after) or ["No value differs."]:
                 self.stdout.write(line)
         elif options["rollback"] is not None:
             number = options["rollback"] or None
@@ -119,6 +129,8 @@ class Command(BaseCommand):
                 starts=starts,
                 reason=options["reason"],
                 waiver=options["waiver"],
+                classes=options["class_only"],
+                tenants=options["tenant_only"],
             )
         elif options["approve"] is not None:
             policy_approve(number=options["approve"], now=now, operator_id=by.id)
@@ -132,7 +144,8 @@ class Command(BaseCommand):
             if facts.waiting is not None:
                 due = facts.waiting.due_at
                 waits = f", in force from {due:%Y-%m-%d %H:%M:%S %Z}" if due else ", waits for an approval"
-            self.stdout.write(f"{facts.number:>4}  {facts.state}{waits}")
+            where = f" for {part_names(facts.part)}" if facts.part else ""
+            self.stdout.write(f"{facts.number:>4}  {facts.state}{where}{waits}")
 
     def _values(self) -> None:
         live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)

@@ -1,14 +1,15 @@
 """Versions of the policy with their states: what waits, what is tried, and since when which is in force."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from allocation.models import PolicyActivation, PolicyApproval, PolicyVersion
 from allocation.points import policy_stages
 
-SHADOW, TRIAL, APPROVED = "shadow", "trial", "approved"
-STATES = ("draft", SHADOW, TRIAL, APPROVED, "live", "retired")
+SHADOW, TRIAL, APPROVED, PARTIAL = "shadow", "trial", "approved", "partial"
+STATES = ("draft", SHADOW, TRIAL, APPROVED, PARTIAL, "live", "retired")
 State = PolicyActivation.State
 
 
@@ -17,7 +18,7 @@ class VersionFacts:
     """A version, its approval, and when it is or was in force.
 
     `waiting`: the activation that is to come. `last`: the newest that was carried out. `until`: the
-    end of the last time in force.
+    end of the last time in force. `part`: the part of the site for which it is in force now.
     """
 
     version: PolicyVersion
@@ -26,6 +27,7 @@ class VersionFacts:
     waiting: PolicyActivation | None = None
     last: PolicyActivation | None = None
     until: datetime | None = None
+    part: Mapping[str, Any] | None = None
 
     @property
     def number(self) -> int:
@@ -37,6 +39,8 @@ class VersionFacts:
         """Returns one of `STATES`: what is in force, what is to be, and what is tried."""
         if self.version.state == PolicyVersion.State.LIVE:
             return self.version.state
+        if self.part is not None:
+            return PARTIAL
         if self.waiting is not None and self.waiting.due_at is not None:
             return APPROVED
         if self.stage:
@@ -64,11 +68,16 @@ def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
     stages = policy_stages()
     approvals = {each.version_id: each for each in PolicyApproval.objects.select_related("by")}
     waiting, last, until = {}, {}, {}
+    live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
+    parts = {row["version"]: row for row in live.parts}
     for act in acts.filter(state__in=(State.WAITING, State.DONE)):
         if act.state == State.WAITING:
             waiting[act.version_id] = act
             continue
         last[act.version_id] = act
+        if act.in_force_id is not None and act.in_force_id != act.version_id:
+            # A version for a part is in force by another one.
+            last[act.in_force_id] = act
         if act.former_id is not None:
             until[act.former_id] = act.ended_at
     return [
@@ -78,6 +87,7 @@ def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
             approval=approvals.get(row.number),
             waiting=waiting.get(row.number),
             last=last.get(row.number),
+            part=parts.get(row.number),
             until=until.get(row.number) if row.state == PolicyVersion.State.RETIRED else None,
         )
         for row in rows

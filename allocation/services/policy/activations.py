@@ -5,7 +5,7 @@ a day instead, unless that is waived in words. Going back needs a reason and no 
 change is one transaction, so a version is in force as a whole or not at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from django.db.models import QuerySet
 from allocation.models import PolicyActivation, PolicyApproval, PolicyVersion
 from allocation.rules.nodes.node_policy import node_policy_of
 from allocation.services.nodes.unbooked_use import escalations_from_policy
+from allocation.services.policy.parts import SITE, Part, part_names, part_read, part_values, parts_with
 from allocation.services.policy.policies import (
     policy_add,
     policy_changes,
@@ -65,34 +66,58 @@ def policy_activate(  # noqa: PLR0913 (named parts of one command)
     reason: str = "",
     waiver: str = "",
     guard: Mapping[str, Any] | None = None,
+    classes: Sequence[str] = (),
+    tenants: Sequence[str] = (),
 ) -> PolicyActivation:
     """Puts a version into force, at once or from `starts` on; replaces what it waited for before. The
-    `guard` is kept with it.
+    `guard` is kept with it. With `classes` or `tenants`, by their slugs, it is in force for these only,
+    also in place of others for which it is already.
 
     Raises:
         Refused: `not_found`, `no_change` (it is what the live version says), `bad_starts`,
-            `second_person_needed` (another operator can approve, so nothing is waived) or
-            `bad_policy`.
+            `second_person_needed` (another operator can approve, so nothing is waived),
+            `bad_policy`, or as `part_read`, `part_values` and `parts_with`.
     """
     _starts_check(starts, now)
+    part = part_read(classes, tenants)
     with transaction.atomic():
         live = policy_lock()
         version = policy_version(number)
         _is_readable_check(version)
-        if not policy_differences(live, version)["after"]:
-            raise invalid("no_change", refusal_text("policy_unchanged"), "number")
+        _is_new_check(live, version, part)
         begins = max(starts or now, now)
         due = _due_at(version, begins, now, operator_id, waiver)
         PolicyActivation.objects.filter(version=version, state=State.WAITING).update(
             state=State.WITHDRAWN, ended_at=now
         )
-        facts: dict[str, Any] = {"reason": reason, "waiver": waiver, "guard": guard}
+        facts: dict[str, Any] = {"reason": reason, "waiver": waiver, "guard": guard, "part": part}
         made = _asked(version, Kind.ACTIVATION, now, begins, operator_id, due=due, **facts)
         if due is not None and due <= now:
             _carry_out(made, live, now)
         else:
             _log(made, "policy.activation_asked", operator_id, now, starts=begins.isoformat())
     return made
+
+
+def _is_new_check(live: PolicyVersion, version: PolicyVersion, part: Part) -> None:
+    """Raises Refused if nothing would change, or for what can't be in force for a part."""
+    if part:
+        rows = _parts_with(live, version, part)
+        is_new = rows != live.parts and any(row["values"] for row in rows if row["version"] == version.number)
+    else:
+        is_new = bool(policy_differences(live, version)["after"]) or live.parts != version.parts
+    if not is_new:
+        raise invalid("no_change", refusal_text("policy_unchanged"), "number")
+
+
+def _parts_with(live: PolicyVersion, version: PolicyVersion, part: Part) -> list[dict[str, Any]]:
+    """The parts of the version in force, with one in which `version` is. Raises Refused."""
+    if version.parts:
+        raise invalid(
+            "not_for_a_part", refusal_text("policy_part_of_parts", number=version.number), "classes"
+        )
+    values = part_values(policy_differences(live, version)["after"], part)
+    return parts_with(live.parts, version.number, part, values)
 
 
 def policy_approve(*, number: int, now: datetime, operator_id: int) -> PolicyVersion:
@@ -194,6 +219,8 @@ def _carry_out_or_fail(found: PolicyActivation, live: PolicyVersion, now: dateti
     """What can't be read by now is never in force."""
     try:
         _is_readable_check(found.version)
+        if _part_of(found):
+            _parts_with(live, found.version, _part_of(found))
     except Refused as refusal:
         _end(found, State.FAILED, now, note=refusal.sentence[:300])
         _log(found, "policy.activation_failed", found.asked_by_id, now, note=refusal.sentence[:300])
@@ -203,18 +230,26 @@ def _carry_out_or_fail(found: PolicyActivation, live: PolicyVersion, now: dateti
 
 
 def _carry_out(made: PolicyActivation, live: PolicyVersion, now: datetime) -> None:
-    """Exchanges the live version, in the caller's transaction, which has locked the versions."""
-    version = made.version
+    """Exchanges the live version, in the caller's transaction, which has locked the versions. A version
+    for a part of the site gets into force by a version of its own."""
+    version, part = made.version, _part_of(made)
+    if part:
+        parts = _parts_with(live, version, part)
+        version = policy_add(live.document, now, made.asked_by_id, parts)
     live.state = PolicyVersion.State.RETIRED
     live.save(update_fields=["state"])
     version.state = PolicyVersion.State.LIVE
     version.save(update_fields=["state"])
-    made.former = live
+    made.former, made.in_force = live, version
     _end(made, State.DONE, now)
     action = _ACTIONS.get(made.kind, "policy.published")
     _log(made, action, made.asked_by_id, now, **_approval_words(made))
     escalations_from_policy(node_policy_of(version.document), now)
     policy_event(version, now)
+
+
+def _part_of(made: PolicyActivation) -> Part:
+    return Part(tuple(made.classes), tuple(made.tenants))
 
 
 def _approval_words(made: PolicyActivation) -> dict[str, str]:
@@ -241,7 +276,7 @@ def _log(made: PolicyActivation, action: str, operator_id: int | None, now: date
         changes = policy_changes(former.document, made.version.document)
     except ValueError:
         changes = {"before": {}, "after": {}}
-    said = {"reason": made.reason, "version": made.version_id} | more
+    said = {"reason": made.reason, "version": made.version_id, **_part_words(made)} | more
     platform_record(
         operator_id,
         action,
@@ -250,6 +285,13 @@ def _log(made: PolicyActivation, action: str, operator_id: int | None, now: date
         before={**changes["before"], "version": former.number},
         after={**changes["after"], **{name: value for name, value in said.items() if value}},
     )
+
+
+def _part_words(made: PolicyActivation) -> dict[str, Any]:
+    """Its part of the site, for the log; nothing: the whole site."""
+    if not _part_of(made):
+        return {}
+    return {"for": part_names({"classes": made.classes, "tenants": made.tenants}), "as": made.in_force_id}
 
 
 def _asked(  # noqa: PLR0913 (named columns of one row)
@@ -263,6 +305,7 @@ def _asked(  # noqa: PLR0913 (named columns of one row)
     reason: str = "",
     waiver: str = "",
     guard: Mapping[str, Any] | None = None,
+    part: Part = SITE,
 ) -> PolicyActivation:
     """Adds a row. Without an approval to come it is due when it starts."""
     return PolicyActivation.objects.create(
@@ -275,12 +318,14 @@ def _asked(  # noqa: PLR0913 (named columns of one row)
         reason=reason,
         waiver=waiver,
         guard=dict(guard or {}),
+        classes=list(part.classes),
+        tenants=list(part.tenants),
     )
 
 
 def _end(made: PolicyActivation, state: PolicyActivation.State, now: datetime, note: str = "") -> None:
     made.state, made.ended_at, made.note = state, now, note
-    made.save(update_fields=["state", "ended_at", "former", "note"])
+    made.save(update_fields=["state", "ended_at", "former", "in_force", "note"])
 
 
 def _due_at(
@@ -320,7 +365,7 @@ def _is_readable_check(version: PolicyVersion) -> None:
 
 def _former_of(live: PolicyVersion) -> PolicyVersion:
     """The version that was in force before the live one."""
-    made = PolicyActivation.objects.filter(version=live, state=State.DONE).order_by("-id").first()
+    made = PolicyActivation.objects.filter(in_force=live, state=State.DONE).order_by("-id").first()
     if made is None or made.former is None:
         raise Refused("no_earlier_version", refusal_text("policy_no_earlier"), "conflict")
     return made.former

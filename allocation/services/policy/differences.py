@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from allocation.models import PolicyVersion
 from allocation.services.policy.names import COUNTS, LABELS, NO_NAMES
+from allocation.services.policy.parts import part_names
 from allocation.services.policy.policies import PolicyValue, policy_changes, tier_seconds_text
 from tenants.services import seconds_text
 
@@ -15,6 +17,25 @@ def difference_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
         return list(change_lines(policy_changes(dict(before), dict(after))))
     except ValueError:
         return []
+
+
+def version_lines(before: PolicyVersion, after: PolicyVersion) -> list[str]:
+    """What differs between two versions, first in the whole site and then in its parts."""
+    lines = difference_lines(before.document, after.document)
+    old, new = ({row["version"]: row for row in version.parts} for version in (before, after))
+    for number in sorted(old.keys() | new.keys()):
+        was, now = old.get(number), new.get(number)
+        if was == now:
+            continue
+        if now is None:
+            lines.append(f"In {part_names(old[number])}: as everywhere, no more as version {number}")
+            continue
+        if was is not None:
+            lines.append(f"Version {number} in {part_names(now)}, before in {part_names(was)}")
+            continue
+        there = difference_lines(after.document, {**after.document, **now["values"]})
+        lines += [f"In {part_names(now)}, as version {number}: {each}" for each in there]
+    return lines
 
 
 def change_lines(changes: Mapping[str, Mapping[str, PolicyValue]]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Policy documents: versions of the tunable parameters of solver and nodes."""
 
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from allocation.rules.approvals import PLACE_POLICY_MAX, place_policy_of
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy_of
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
+from allocation.services.policy.parts import part_of
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.words.refusals import refusal_text
 from solver import Plan, Policy, solve
@@ -52,6 +54,8 @@ MOST = {
 LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 # Seconds by tier, and the largest value.
 TIER_SECONDS = {"borrow_windows": 28 * _DAY}
+# The bounds of soft places have parameters of their own; parts come with an activation.
+_NOT_SET = ("soft_bounds", "parts")
 PolicyValue = int | tuple[str, ...] | dict[str, int]
 # Smallest value; 1 for the others.
 LEAST = {
@@ -72,13 +76,17 @@ SOLVER_FAULTS = (
 
 
 def policy_of(version: PolicyVersion) -> Policy:
-    """The policy of a version's document; missing parameters have their defaults.
+    """The policy of a version's document and its parts; missing parameters have their defaults.
 
     Raises:
         ValueError: an unknown name, a value that is not a whole number in its range, or a grid
             that is longer than the horizon.
     """
-    return policy_read(version.document, version.number)
+    policy = policy_read(version.document, version.number)
+    if not version.parts:
+        return policy
+    parts = (part_of(row, policy_read({**version.document, **row["values"]}, 0)) for row in version.parts)
+    return replace(policy, parts=tuple(parts))
 
 
 def policy_read(document: object, number: int) -> Policy:
@@ -182,9 +190,8 @@ def tier_seconds_text(value: dict[str, int]) -> str:
 
 def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     """Every solver parameter with its value, including defaults."""
-    # The bounds of soft places have parameters of their own.
     found = {
-        each.name: getattr(policy, each.name) for each in fields(policy)[1:] if each.name != "soft_bounds"
+        each.name: getattr(policy, each.name) for each in fields(policy)[1:] if each.name not in _NOT_SET
     }
     return found | {name: dict(found[name]) for name in TIER_SECONDS}
 
@@ -261,11 +268,17 @@ def policy_lock() -> PolicyVersion:
     return PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
 
 
-def policy_add(document: object, now: datetime, created_by_id: int | None) -> PolicyVersion:
+def policy_add(
+    document: object,
+    now: datetime,
+    created_by_id: int | None,
+    parts: Sequence[Mapping[str, Any]] = (),
+) -> PolicyVersion:
     """Adds a draft with the next number, while the versions are locked."""
     return PolicyVersion.objects.create(
         number=PolicyVersion.objects.latest("number").number + 1,
         document=document,
+        parts=[dict(row) for row in parts],
         state=PolicyVersion.State.DRAFT,
         created=now,
         created_by_id=created_by_id,

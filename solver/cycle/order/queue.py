@@ -240,14 +240,17 @@ class BookingQueue:
                 heapq.heappush(heads, head)
 
     def _key(self, row: Waiter, band: int) -> Key:
-        step, dominant, owners = self._policy.share_step, self._shares.dominant, row.owners
+        dominant, owners = self._shares.dominant, row.owners
+        step = self._policy.of(row.gpu_class, row.request.tenant).share_step
+        # Numbers of steps of different lengths are compared as what they amount to.
+        scale = step if self._policy.parts else 1
         waited, submitted, booking = row.age
         keys = {
             "tier": -row.request.priority,
             "part": int(band >= BORROWED and self._is_over_share(row, band)),
-            "tenant": dominant(owners[0]) // step,
-            "project": dominant(owners[1]) // step,
-            "person": dominant(owners[2]) // step if len(owners) > 2 else 0,
+            "tenant": dominant(owners[0]) // step * scale,
+            "project": dominant(owners[1]) // step * scale,
+            "person": dominant(owners[2]) // step * scale if len(owners) > 2 else 0,
             "age": waited,
         }
         first, second, third, fourth, fifth, sixth = (keys[name] for name in self._policy.order)
@@ -258,7 +261,7 @@ class BookingQueue:
         more = [self._served_by(each) for each in request.ask.groups]
         others = tuple((other, needed) for other, needed in more if other is not None)
         name = None if len(others) < len(more) else name
-        age = age_order(request, self._policy)
+        age = age_order(request, self._policy, name)
         owners = owners_of(request.tenant, request.project, request.owner)
         seconds = request.duration if name is None else request.length_on(name)
         return Waiter(request, name, units, seconds, owners, age, counted, others)
@@ -317,7 +320,8 @@ class BookingQueue:
         """True when it has waited too long, and not for a limit of its own."""
         request, now = row.request, self._state.now
         since = max(request.submitted, request.earliest)
-        if row.gpu_class is None or now - since < self._policy.patience:
+        patience = self._policy.of(row.gpu_class, request.tenant).patience
+        if row.gpu_class is None or now - since < patience:
             return False
         block = self._state.over(demand_on(request, row.gpu_class), now)
         return block is None or block.kind == "lent"
@@ -400,14 +404,15 @@ def add_demand(found: dict[str, dict[str, int]], row: Waiter) -> None:
             wanted[owner] = wanted.get(owner, 0) + units
 
 
-def age_order(request: Request, policy: Policy) -> tuple[int, int, str]:
+def age_order(request: Request, policy: Policy, gpu_class: str | None) -> tuple[int, int, str]:
     """Order within one project, person and priority: the last three criteria of `Key`.
 
     Waiting counts from submission or from the requested start, whichever is later. All have the
     same present, so the earlier step is the older.
     """
     since = max(request.submitted, request.earliest)
-    return (since // policy.age_step, request.submitted, request.booking)
+    step = policy.of(gpu_class, request.tenant).age_step
+    return (since // step * (step if policy.parts else 1), request.submitted, request.booking)
 
 
 def _aged(row: Waiter) -> Key:
