@@ -174,8 +174,14 @@ _SENTENCES: dict[str, Text] = {
     ),
     "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
     "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
+    "entries_exclude_elsewhere": gettext_lazy(
+        "%(actor)s: only one of %(labels)s and of entries in other projects is booked."
+    ),
     "entry_alone": gettext_lazy("%(actor)s: it is booked even if one of the others is booked."),
     "rival_met": gettext_lazy("%(label)s got its place, so this booking is not needed. It costs nothing."),
+    "rival_met_elsewhere": gettext_lazy(
+        "An entry in another project got its place, so this booking is not needed. It costs nothing."
+    ),
     "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
     "wait_missed": gettext_lazy(

@@ -204,6 +204,21 @@ def _gpu_hours(facts: Facts) -> str:
     return text % words
 
 
+def _dependency_failed(facts: Facts) -> str:
+    if "booking" not in facts:
+        return _(
+            "It depends on a booking of another project, which did not end as it needs. It is "
+            "cancelled at no cost."
+        )
+    return _("It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost.") % facts
+
+
+def _awaits_booking(facts: Facts) -> str:
+    if "booking" not in facts:
+        return _("It is planned when a booking of another project is over.")
+    return _("It is planned when %(booking)s is over.") % facts
+
+
 def _borrowed(facts: Facts) -> str:
     if "lasts" in facts:
         return str(_BORROWED_UNTIL_ITS_END[bool(facts["own"])] % facts)
@@ -449,10 +464,8 @@ SENTENCES: dict[str, Text] = {
         "With this change other bookings could delay its start, so it keeps what it has. Accept a "
         "weaker start, or change less."
     ),
-    "dependency_failed": gettext_lazy(
-        "It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost."
-    ),
-    "awaits_booking": gettext_lazy("It is planned when %(booking)s is over."),
+    "dependency_failed": _dependency_failed,
+    "awaits_booking": _awaits_booking,
     "change_begun": gettext_lazy("The booking began before the change was decided, so it keeps what it has."),
     "approval_declined": gettext_lazy("The change was not approved, so the booking keeps what it has."),
     "approval_expired": gettext_lazy("Nobody approved the change in time, so the booking keeps what it has."),

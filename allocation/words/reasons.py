@@ -8,6 +8,8 @@ from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
 from solver.reasons.reason import Reason
 
+_CLAIMANT = ("overtaken", "booking")
+
 
 def sentence(why: Reason) -> str:
     """Returns the sentence of a reason.
@@ -26,13 +28,16 @@ def stored_sentence(data: Mapping[str, Any]) -> str:
 
 
 def reason_data(why: Reason) -> dict[str, Any]:
-    """Returns a reason as it is stored, without its sentence."""
+    """Returns a reason as it is stored, without its sentence.
+
+    Not with the id of the booking that goes first: readers get its number, if they may see it.
+    """
     frees_at = None if why.frees_at is None else datetime.fromtimestamp(why.frees_at, UTC)
     return {
         "rule": why.rule,
         "code": why.code,
         "check": why.check,
-        "numbers": why.facts,
+        "numbers": {name: fact for name, fact in why.facts.items() if (why.code, name) != _CLAIMANT},
         "frees_at": frees_at and frees_at.isoformat(),
     }
 

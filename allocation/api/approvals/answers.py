@@ -99,7 +99,7 @@ class CounterAccept(ApiView):
 
         def work() -> Response:
             booking = counter_accept(actor=self.actor, approval_id=approval_id, digest=digest, now=self.now)
-            return Response(booking_data(booking))
+            return Response(booking_data(booking, self.actor))
 
         return self.once(work)
 

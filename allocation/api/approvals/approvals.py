@@ -1,5 +1,6 @@
 """Requests for approval: list, retrieve and decide them, and the rules that ask for them."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,10 @@ from allocation.api.approvals.answers import CounterOut
 from allocation.models import Approval
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.briefings import briefing_of
+from allocation.services.approvals.effects import effect_seen
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
 from allocation.services.bookings.approval.facts import booking_as_asked
+from tenants.access import Actor
 from tenants.api.base import ApiView, list_response
 from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Money, Strict, Text
@@ -79,7 +82,7 @@ class ApprovalOut(serializers.Serializer[Any]):
 class DelayOut(serializers.Serializer[Any]):
     """A booking of your organisation that would start later."""
 
-    booking = serializers.CharField(source="label")
+    booking = serializers.CharField(source="label", help_text="Empty: of a project that you do not see.")
     before = serializers.DateTimeField()
     after = serializers.DateTimeField(allow_null=True, help_text="Null: no planned start.")
 
@@ -90,7 +93,9 @@ class ApprovalEffectOut(serializers.Serializer[Any]):
     starts = serializers.DateTimeField(allow_null=True, help_text="Null: no start yet.")
     delays = DelayOut(many=True)
     pauses = serializers.ListField(
-        child=serializers.CharField(), help_text="Running bookings of yours that get notice."
+        child=serializers.CharField(),
+        help_text="Running bookings of your organisation that get notice; empty texts for those of "
+        "projects that you do not see.",
     )
 
 
@@ -145,9 +150,10 @@ class ApprovalOneOut(ApprovalOut):
     counter = CounterOut(allow_null=True, help_text="The open counter-offer.")
 
 
-def approval_data(approval: Approval, now: datetime) -> dict[str, Any]:
+def approval_data(approval: Approval, actor: Actor, now: datetime) -> dict[str, Any]:
     """Returns a request with what its approver needs to know. In the tenant's transaction."""
     seen = briefing_of(approval, now)
+    seen = replace(seen, effect=effect_seen(actor, seen.effect))
     for name in ("effect", "alternative", "history", "counter"):
         setattr(approval, name, getattr(seen, name))
     return dict(ApprovalOneOut(approval).data)
@@ -210,7 +216,7 @@ class ApprovalOne(ApiView):
         """Returns a request that you made or that is of a project that you lead."""
         with self.tx():
             found = access_approval(self.actor, approval_id, self.now)
-            return Response(approval_data(found, self.now))
+            return Response(approval_data(found, self.actor, self.now))
 
 
 class _ApprovalDecision(ApiView):
@@ -224,7 +230,7 @@ class _ApprovalDecision(ApiView):
             decision = Decision(verdict, sent["hash"], sent.get("reason", ""))
             approval_decide(actor=self.actor, approval_id=approval_id, decision=decision, now=self.now)
             found = access_approval(self.actor, approval_id, self.now)
-            return Response(approval_data(found, self.now))
+            return Response(approval_data(found, self.actor, self.now))
 
         return self.once(work)
 

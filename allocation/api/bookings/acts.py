@@ -52,7 +52,7 @@ class _BookingAction(ApiView):
 
         def work() -> Response:
             booking = self.access(self.actor, reference)
-            return booking_answer(action(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(action(actor=self.actor, booking=booking, now=self.now), self.actor)
 
         return self.once(work)
 
@@ -125,7 +125,7 @@ class BookingUndo(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             changed = change_undo(actor=self.actor, booking=booking, now=self.now)
-            return booking_answer(changed, status=202 if is_change_open(changed) else 200)
+            return booking_answer(changed, self.actor, status=202 if is_change_open(changed) else 200)
 
         return self.once(work)
 
@@ -157,9 +157,8 @@ class BookingExtend(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             until = sent["until"] if "until" in sent else _later(booking, sent["by"])
-            return booking_answer(
-                booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
-            )
+            longer = booking_extend(actor=self.actor, booking=booking, until=until, now=self.now)
+            return booking_answer(longer, self.actor)
 
         return self.once(work)
 

@@ -162,7 +162,7 @@ class BookingResult(ApiView):
         def work() -> Response:
             booking = access_booking_to_change(self.actor, reference)
             done = booking_result(actor=self.actor, booking=booking, result=sent["result"], now=self.now)
-            return Response(booking_data(done))
+            return Response(booking_data(done, self.actor))
 
         return self.once(work)
 

@@ -13,15 +13,15 @@ from rest_framework.response import Response
 
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of
-from allocation.api.bookings.shapes import BookingOut, booking_data, new_booking_data
+from allocation.api.bookings.shapes import BookingOut, bookings_data, new_booking_data
 from allocation.models import Booking
 from allocation.queries.bookings.after_parents import estimated_starts
-from allocation.queries.bookings.decided import parts_of
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.waiting.groups import bookings_exclude
 from allocation.words.refusals import refusal_text
+from tenants.access import Actor
 from tenants.api.base import ApiView
 from tenants.platform.deferred import Wait
 from tenants.platform.errors import Refused
@@ -139,7 +139,7 @@ class BookingBatch(ApiView):
             if not made:
                 return None
             subject = UUID(max(made, key=_number)["id"].removeprefix("bk_"))
-            render = functools.partial(_decided, response.data, seconds)
+            render = functools.partial(_decided, self.actor, response.data, seconds)
             return Wait(self.actor.tenant_id, subject, seconds, render)
 
         return self.once(work, wait=wait if seconds else None)
@@ -166,6 +166,7 @@ def _number(booking: dict[str, Any]) -> int:
 
 
 def _decided(
+    actor: Actor,
     data: dict[str, Any],
     seconds: int,
     last: object,
@@ -175,8 +176,7 @@ def _decided(
     ids = [UUID(each["id"].removeprefix("bk_")) for each in _made(data)]
     rows = Booking.objects.filter(id__in=ids).select_related("project", "owner", "campaign")
     found = list(rows)
-    parts = parts_of(found)
-    now = {f"bk_{row.id.hex}": booking_data(row, parts[row.id]) for row in found}
+    now = {each["id"]: each for each in bookings_data(found, actor)}
     items = [
         {**each, "booking": now[each["booking"]["id"]]} if each["booking"] is not None else each
         for each in data["items"]

@@ -36,6 +36,7 @@ from allocation.api.bookings.shapes import (
     EventOut,
     booking_data,
     booking_id_text,
+    bookings_data,
     new_booking_data,
 )
 from allocation.api.bookings.why import WhyOut, why
@@ -44,7 +45,6 @@ from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
     DecidedBooking,
     bookings_decided,
-    parts_of,
 )
 from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.states import State
@@ -58,7 +58,7 @@ from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.quotes.changes import change_quote
 from allocation.words.amounts import class_names
-from tenants.access import access_project
+from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
 from tenants.platform.deferred import Wait
@@ -106,8 +106,7 @@ class Bookings(ApiView):
                 query=self.query,
                 scope=f"bookings:{self.actor.tenant_id}",
             )
-            parts = parts_of(bookings)
-            return list_response([booking_data(each, parts[each.id]) for each in bookings], next_cursor)
+            return list_response(bookings_data(bookings, self.actor), next_cursor)
 
     @described(
         "create_booking",
@@ -152,7 +151,7 @@ class Bookings(ApiView):
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise booking_refusal(decided.booking)
-            answer = _created(decided.booking, booking_data(decided.booking, decided.parts))
+            answer = _created(decided.booking, booking_data(decided.booking, self.actor, decided.parts))
             return preference_applied(answer, preferences.wait, applied=applied)
 
         booking_numbers_prepare(self.actor.tenant_id)
@@ -194,13 +193,13 @@ class BookingOne(ApiView):
         answer waits for the decision."""
         with self.tx():
             booking = access_booking(self.actor, reference)
-            answer = booking_answer(booking)
+            answer = booking_answer(booking, self.actor)
             seconds = preferences_of(request).wait
             if not seconds or bookings_decided({booking.id}):
                 return answer
 
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
-            response = Response(booking_data(decided.booking, decided.parts))
+            response = Response(booking_data(decided.booking, self.actor, decided.parts))
             return preference_applied(response, seconds, applied=applied)
 
         return self.deferred(answer, Wait(booking.tenant_id, booking.id, seconds, render))
@@ -237,7 +236,7 @@ class BookingOne(ApiView):
             found = booking_patch(
                 actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
             )
-            return booking_answer(found, status=202 if is_change_open(found) else 200)
+            return booking_answer(found, self.actor, status=202 if is_change_open(found) else 200)
 
         def wait(response: Response) -> Wait:
             subject = UUID(response.data["id"].removeprefix("bk_"))
@@ -255,7 +254,7 @@ class BookingOne(ApiView):
             if refusal is not None:
                 raise for_patch(refusal)
             found = decided.booking
-            answer = booking_answer(found, status=202 if is_change_open(found) else 200)
+            answer = booking_answer(found, self.actor, status=202 if is_change_open(found) else 200)
             return preference_applied(answer, preferences.wait, applied=applied)
 
         if preferences.dry_run:
@@ -303,9 +302,9 @@ class BookingWhy(ApiView):
             return Response(why(access_booking(self.actor, reference), self.now, self.actor))
 
 
-def booking_answer(booking: Booking, status: int = 200) -> Response:
+def booking_answer(booking: Booking, actor: Actor, status: int = 200) -> Response:
     """The booking as the answer to a request, with its `Location` when it is new."""
-    data = booking_data(booking)
+    data = booking_data(booking, actor)
     if status == 201:
         return _created(booking, data)
     return Response(data, status=status, headers={"ETag": f'"{booking.revision}"'})

@@ -59,4 +59,6 @@ class BookingChange(ApiView):
         open change nothing happens."""
         with self.tx():
             booking = access_booking_to_change(self.actor, reference)
-            return booking_answer(change_withdraw(actor=self.actor, booking=booking, now=self.now))
+            return booking_answer(
+                change_withdraw(actor=self.actor, booking=booking, now=self.now), self.actor
+            )

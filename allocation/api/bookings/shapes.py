@@ -19,12 +19,14 @@ from allocation.models import (
 from allocation.points import BOOKING_PARTS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.decided import BookingParts, parts_of
+from allocation.queries.decisions.seen import numbers_hidden
 from allocation.rules.states import WAITING, State
 from allocation.rules.workload_names import workload_of
 from allocation.services.record.costs import rate_of
 from allocation.words.planned_starts import mover_text
 from allocation.words.reasons import reason_shown
 from billing.peak_text import peak_words
+from tenants.access import Actor
 from tenants.models import Tier
 from tenants.platform.labels import Labels
 from tenants.platform.rest.body import Shape
@@ -146,7 +148,7 @@ class MovedStartOut(serializers.Serializer[Any]):
         source="claimant.label",
         default=None,
         allow_null=True,
-        help_text="Number of the booking that goes first, if it is of your organisation and known.",
+        help_text="Number of the booking that goes first, if it is of a project that you see and known.",
     )
     sentence = serializers.CharField()
     decision_id = serializers.IntegerField()
@@ -185,7 +187,8 @@ class PauseOut(serializers.Serializer[Any]):
     sentence = serializers.CharField()
     preemptor = serializers.CharField(
         source="beneficiary_label",
-        help_text="Number of the booking that needs the GPUs. Empty if it is another tenant's.",
+        help_text="Number of the booking that needs the GPUs. Empty if it is another tenant's, or of a "
+        "project that you do not see.",
     )
     own = serializers.BooleanField(
         source="is_own",
@@ -216,7 +219,9 @@ class PauseOut(serializers.Serializer[Any]):
 class ParentOut(serializers.Serializer[Any]):
     """A booking that has to be over first."""
 
-    booking = serializers.CharField(source="parent.label", help_text="Its number.")
+    booking = serializers.CharField(
+        source="parent.label", help_text="Its number. Empty if it is of a project that you do not see."
+    )
     needs = serializers.ChoiceField(
         choices=Dependency.Needs.values,
         help_text="`end`: any end of its own. `success`: its program reports a success, too.",
@@ -315,21 +320,47 @@ def booking_id_text(booking: Booking) -> str:
 
 
 def new_booking_data(booking: Booking, estimates: Mapping[UUID, datetime] | None = None) -> dict[str, Any]:
-    """`booking_data` of a booking that was created just now: no allocations, no pauses, no plan."""
+    """`booking_data` of a booking that its reader created just now: no allocations, no pauses, no plan."""
     if estimates is None:
         estimates = estimated_starts([booking])
     parents: Sequence[Dependency] = ()
     if booking.awaits_parents:
         prefetch_related_objects([booking], "dependencies__parent")
         parents = list(booking.dependencies.all())
-    return booking_data(booking, BookingParts(parents=parents, estimate=estimates.get(booking.id)))
+    return _data(booking, BookingParts(parents=parents, estimate=estimates.get(booking.id)))
 
 
-def booking_data(booking: Booking, parts: BookingParts | None = None) -> dict[str, Any]:
-    """The booking as JSON values. Runs inside a transaction of its tenant. `parts`: those of
-    `parts_of`, where many bookings are shown; read here without them."""
+def booking_data(booking: Booking, actor: Actor | None, parts: BookingParts | None = None) -> dict[str, Any]:
+    """The booking as JSON values, as the actor may read it; None: an operator reads it. Runs inside a
+    transaction of its tenant. `parts`: those of `parts_of`, read here without them."""
     if parts is None:
         parts = parts_of([booking])[booking.id]
+    hidden = frozenset() if actor is None else numbers_hidden(actor, [parts])
+    return _without(hidden, _data(booking, parts))
+
+
+def bookings_data(bookings: Sequence[Booking], actor: Actor | None) -> list[dict[str, Any]]:
+    """The same of many bookings, in the statements of one."""
+    parts = parts_of(bookings)
+    hidden = frozenset() if actor is None else numbers_hidden(actor, parts.values())
+    return [_without(hidden, _data(each, parts[each.id])) for each in bookings]
+
+
+def _without(hidden: frozenset[str], data: dict[str, Any]) -> dict[str, Any]:
+    """The representation without numbers of bookings that its reader may not see."""
+    if not hidden:
+        return data
+    for pause in data["pauses"]:
+        pause["preemptor"] = "" if pause["preemptor"] in hidden else pause["preemptor"]
+    for parent in data["depends_on"]:
+        parent["booking"] = "" if parent["booking"] in hidden else parent["booking"]
+    moved = (data["planned_start"] or {}).get("moved_by")
+    if moved is not None and moved["booking"] in hidden:
+        moved["booking"] = None
+    return data
+
+
+def _data(booking: Booking, parts: BookingParts) -> dict[str, Any]:
     return _BOOKING.to_representation(
         {
             "id": booking_id_text(booking),

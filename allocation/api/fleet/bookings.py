@@ -6,10 +6,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.shapes import BookingOut, booking_data
+from allocation.api.bookings.shapes import BookingOut, bookings_data
 from allocation.api.operators import OperatorView
 from allocation.queries.bookings.booking_list import GROUPS
-from allocation.queries.bookings.decided import parts_of
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
 from allocation.words.refusals import refusal_text
 from tenants.api.base import list_response
@@ -68,14 +67,13 @@ class SiteBookings(OperatorView):
                 query=asked,
                 scope=f"site-bookings:{self.user.pk}",
             )
-            parts = parts_of(found)
             return list_response(
                 [
                     {
                         "tenant": each.tenant.slug,
-                        "booking": booking_data(each, parts[each.id]),
+                        "booking": data,
                     }
-                    for each in found
+                    for each, data in zip(found, bookings_data(found, None), strict=True)
                 ],
                 next_cursor,
             )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from allocation.models import Approval, Booking, PolicyVersion
+from allocation.queries.decisions.seen import labels_seen
 from allocation.services.bookings.approval.facts import booking_as_asked
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
@@ -13,12 +14,14 @@ from allocation.services.quotes.moves import (
     Delay,
     as_delays,
     delays_between,
+    delays_seen,
     labels_of,
     starts_of,
 )
 from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, requests_of, snapshot_read
 from solver import Policy, Snapshot, solve
+from tenants.access import Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +95,15 @@ def _as_asked(approval: Approval) -> Booking:
     """The booking as it would be approved, ranked as the queue would rank it."""
     booking, change = approval.booking, approval.change
     return booking if change is None else booking_as_asked(booking, change)
+
+
+def effect_seen(actor: Actor | None, effect: Effect | None) -> Effect | None:
+    """Returns it without numbers of bookings that the actor may not see; None: whoever gets a mail."""
+    if effect is None:
+        return None
+    if actor is None:
+        unnamed = tuple(replace(each, label="") for each in effect.delays)
+        return replace(effect, delays=unnamed, pauses=("",) * len(effect.pauses))
+    seen = labels_seen(actor, effect.pauses)
+    pauses = tuple(each if each in seen else "" for each in effect.pauses)
+    return replace(effect, delays=delays_seen(actor, effect.delays), pauses=pauses)

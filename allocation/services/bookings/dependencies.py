@@ -106,7 +106,7 @@ def _advance(booking_id: UUID, now: datetime) -> None:
         answers = [_is_met(row, now) for row in rows]
         if False in answers:
             parent = rows[answers.index(False)].parent
-            why = reason_data(reason("dependency_failed", booking=parent.label))
+            why = reason_data(reason("dependency_failed", **_named(booking, parent)))
             text = event_text("because", because=why)
             booking_withdraw(booking, text, now, outcome="dependency", reasons=[why], awaits_parents=False)
         elif None not in answers:
@@ -116,9 +116,14 @@ def _advance(booking_id: UUID, now: datetime) -> None:
             task_request("allocation.cycle")
         elif booking.state == State.REQUESTED:
             parent = rows[answers.index(None)].parent
-            why = reason_data(reason("awaits_booking", booking=parent.label))
+            why = reason_data(reason("awaits_booking", **_named(booking, parent)))
             event = Event("queued", event_text("queued_unplanned", because=why))
             booking_move(booking, State.QUEUED, event=event, now=now, reasons=[why])
+
+
+def _named(booking: Booking, parent: Booking) -> dict[str, str]:
+    """The number of the parent, if all who read the booking's history may see it."""
+    return {"booking": parent.label} if parent.project_id == booking.project_id else {}
 
 
 def _is_met(row: Dependency, now: datetime) -> bool | None:

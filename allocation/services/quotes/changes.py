@@ -17,7 +17,7 @@ from allocation.services.bookings.checks.lengths import extension_check
 from allocation.services.bookings.price_lock import price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
-from allocation.services.quotes.moves import Delay, delays_of_change
+from allocation.services.quotes.moves import Delay, delays_of_change, delays_seen
 from allocation.services.quotes.quote_options import QuoteOption
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.costs import cancellation_cost
@@ -95,7 +95,8 @@ def change_quote(
     strength, after = Strength(change.strength), Terms.from_json(change.target)
     if strength is not Strength.STRONGER:
         return ChangeQuote(strength, before, after, late_fee=fee)
-    delays = delays_of_change(booking, *asked, now)
+    found = delays_of_change(booking, *asked, now)
+    delays = None if found is None else delays_seen(actor, found)
     quote = ChangeQuote(
         strength, before, after, rules=rules, delays=delays, asks_hook=hook_decides(actor.tenant_id)
     )

@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from allocation.models import Booking, PolicyVersion
+from allocation.queries.decisions.seen import labels_seen
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of
 from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant
 from solver import Change, Extension, Plan, solve
+from tenants.access import Actor
 
 MOST_ROWS = 2_000
 """Rows of the calendar up to which it is computed; a larger site would make the page slow."""
@@ -21,7 +23,8 @@ MOST_ROWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A booking that starts later, or has no planned start any more (`after` is None)."""
+    """A booking that starts later, or has no planned start any more (`after` is None). Without a
+    label it is of a project that the reader does not see."""
 
     label: str
     before: datetime
@@ -81,6 +84,13 @@ def as_delays(tenant_id: UUID, rows: Iterable[tuple[str, int, int | None]]) -> t
         for key, was, will in rows
         if key in labels
     )
+
+
+def delays_seen(actor: Actor, delays: Iterable[Delay]) -> tuple[Delay, ...]:
+    """Returns them without numbers of bookings that the actor may not see."""
+    found = tuple(delays)
+    seen = labels_seen(actor, (each.label for each in found))
+    return tuple(each if each.label in seen else replace(each, label="") for each in found)
 
 
 def labels_of(tenant_id: UUID, ids: Iterable[str]) -> dict[str, str]:

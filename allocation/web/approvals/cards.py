@@ -1,7 +1,7 @@
 """A request for approval as its approvers read it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
@@ -14,10 +14,11 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import document_text
 from allocation.services.approvals.alternatives import Alternative
 from allocation.services.approvals.briefings import Briefing, briefing_of, briefings_of
-from allocation.services.approvals.effects import Effect
+from allocation.services.approvals.effects import Effect, effect_seen
 from allocation.services.bookings.approval.facts import booking_as_asked
 from allocation.services.quotes.moves import Delay
 from allocation.services.record.terms import Terms, terms_of
+from allocation.web.bookings.dependencies import OF_ANOTHER
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.approvals import outcome_words, step_words
@@ -110,7 +111,9 @@ def cards_of(
             )
         together = dates.get(each.id, [each])
         bookings = [_asked(row) for row in together]
-        cards.append(_card(actor, each, bookings, (briefings[each.id], budgets[key]), ctx))
+        found = briefings[each.id]
+        found = replace(found, effect=effect_seen(actor, found.effect))
+        cards.append(_card(actor, each, bookings, (found, budgets[key]), ctx))
     return cards
 
 
@@ -131,10 +134,11 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     dates = f", {len(together)} dates" if len(together) > 1 else ""
     rules = ", ".join(rule["name"] for rule in approval.rules)
     briefing = briefing_of(approval, ctx.now, is_system=True)
-    start = _start(briefing.effect, approval.booking, ctx)
+    effect = effect_seen(None, briefing.effect)
+    start = _start(effect, approval.booking, ctx)
     more = [f"Approved now, it starts {start}."] if start else []
-    if briefing.effect is not None:
-        more.append(f"{'; '.join(_others(briefing.effect))}.")
+    if effect is not None:
+        more.append(f"{'; '.join(_others(effect))}.")
     if briefing.alternative is not None:
         more.append(f"Without an approval: {_alternative(briefing.alternative, booking, ctx)}.")
     more.append(f"{person}: {_history(briefing.history, booking.currency)}.")
@@ -235,14 +239,14 @@ def _others(effect: Effect | None) -> tuple[str, ...]:
         many = counted(count, "booking")
         found.append(f"Delays {many} of your organisation: {named}")
     if effect.pauses:
-        found.append(f"Pauses {', '.join(effect.pauses[:MOST_DELAYS])}")
+        found.append(f"Pauses {', '.join(each or OF_ANOTHER for each in effect.pauses[:MOST_DELAYS])}")
     return tuple(found)
 
 
 def _delay(delay: Delay) -> str:
     if delay.by is None:
-        return f"{delay.label} loses its start"
-    return f"{delay.label} by {length_words(delay.by.total_seconds())}"
+        return f"{delay.label or OF_ANOTHER} loses its start"
+    return f"{delay.label or OF_ANOTHER} by {length_words(delay.by.total_seconds())}"
 
 
 def _alternative(alternative: Alternative | None, booking: Booking, ctx: PageContext) -> str:

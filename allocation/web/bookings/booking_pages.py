@@ -24,7 +24,7 @@ from allocation.queries.bookings.bookings import (
 )
 from allocation.queries.bookings.pauses import pauses_of
 from allocation.queries.bookings.site_bookings import RELEASE_ASKED
-from allocation.queries.decisions.seen import labels_seen
+from allocation.queries.decisions.seen import labels_seen, pauses_seen
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
@@ -157,7 +157,7 @@ def booking_answer(
         "can_be_sooner": may and is_sooner_possible(booking, ctx.now),
         "can_change": may_end and booking.state in CHANGEABLE,
         "change": shown_change(booking, ctx.zone, ctx.now),
-        "parents": parents_card(booking, ctx),
+        "parents": parents_card(actor, booking, ctx),
         "undo": undo_lines(booking, ctx.zone, ctx.now) if may else [],
         **labels_context(booking.labels, booking.external_ref),
     }
@@ -178,7 +178,7 @@ def _context_of(actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change
     ctx = replace(
         ctx,
         units=_units(booking),
-        pauses=tuple(pauses_of(booking)),
+        pauses=pauses_seen(actor, pauses_of(booking)),
         frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
         ahead=sum(each.count for each in waits.ahead),
         estimates=estimated_starts([booking]),

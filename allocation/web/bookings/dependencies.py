@@ -10,17 +10,21 @@ from allocation.services.bookings.results import REPORTED_WITHIN
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.state_words import state_words
 from allocation.web.parts.times import moment_words
+from tenants.access import Actor
 
 _NEEDS = {Dependency.Needs.END: "has to end", Dependency.Needs.SUCCESS: "has to succeed"}
 _MINUTES = int(REPORTED_WITHIN.total_seconds()) // 60
 MOST_NAMED = 8
+OF_ANOTHER = "a booking of another project"
 
 
 @dataclass(frozen=True, slots=True)
 class ParentLine:
     """A booking that has to be over first; `when` is what it does now."""
 
-    booking: Booking
+    booking: Booking | None
+    """None: one of a project that the reader does not see."""
+    state: str
     needs: str
     when: str
 
@@ -35,7 +39,7 @@ class ParentsCard:
     estimate: str
 
 
-def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
+def parents_card(actor: Actor, booking: Booking, ctx: PageContext) -> ParentsCard | None:
     """Returns what a booking that has not begun waits for; None if it depends on nothing."""
     if booking.state not in (*WAITING, State.AWAITING_APPROVAL, State.CANCELLED):
         return None
@@ -44,11 +48,17 @@ def parents_card(booking: Booking, ctx: PageContext) -> ParentsCard | None:
         return None
     above = replace(ctx, estimates=estimated_starts(row.parent for row in rows))
     lines = tuple(
-        ParentLine(row.parent, _NEEDS[Dependency.Needs(row.needs)], _when(row, above)) for row in rows
+        ParentLine(
+            row.parent if actor.role_in(row.parent.project_id) else None,
+            row.parent.state,
+            _NEEDS[Dependency.Needs(row.needs)],
+            _when(row, above),
+        )
+        for row in rows
     )
     waits = booking.awaits_parents
     failure, estimate = (_failure(rows), _estimate(booking, ctx)) if waits else ("", "")
-    return ParentsCard(_title(rows), lines, failure, estimate)
+    return ParentsCard(_title(rows, lines), lines, failure, estimate)
 
 
 def dependents_lost(booking: Booking) -> list[str]:
@@ -61,12 +71,12 @@ def dependents_lost(booking: Booking) -> list[str]:
     return [f"{_names(labels)} {verb} cancelled, too."]
 
 
-def _title(rows: Sequence[Dependency]) -> str:
+def _title(rows: Sequence[Dependency], lines: Sequence[ParentLine]) -> str:
     """`Starts after BK-12 succeeds`, `Starts after 3 bookings`."""
     if len(rows) > 1:
         return f"Starts after {len(rows)} bookings"
     verb = "succeeds" if rows[0].needs == Dependency.Needs.SUCCESS else "ends"
-    return f"Starts after {rows[0].parent.label} {verb}"
+    return f"Starts after {OF_ANOTHER if lines[0].booking is None else rows[0].parent.label} {verb}"
 
 
 def _when(row: Dependency, ctx: PageContext) -> str:

@@ -34,6 +34,7 @@ from allocation.services.quotes.moves import Delay
 from allocation.services.quotes.series_changes import SeriesQuote, series_change_quote
 from allocation.services.record.terms import Terms, terms_of
 from allocation.web.bookings.booking_pages import page_context
+from allocation.web.bookings.dependencies import OF_ANOTHER
 from allocation.web.bookings.earlier_options import percent_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
@@ -208,8 +209,8 @@ def moves_words(delays: tuple[Delay, ...] | None) -> str:
 
 def _delay_words(delay: Delay) -> str:
     if delay.by is None:
-        return f"{delay.label} (loses its start)"
-    return f"{delay.label} (by {length_words(delay.by.total_seconds())})"
+        return f"{delay.label or OF_ANOTHER} (loses its start)"
+    return f"{delay.label or OF_ANOTHER} (by {length_words(delay.by.total_seconds())})"
 
 
 def stays_words(booking: Booking, ctx: PageContext) -> str:

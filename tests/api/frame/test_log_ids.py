@@ -12,6 +12,7 @@ from allocation.api.bookings.bookings import booking_answer
 from allocation.models import Booking
 from portal.logs import JsonFormatter, LineFormatter
 from portal.web.measured import REQUEST_ID
+from tenants.access import Actor
 from tenants.platform.log_ids import log_id, log_ids, log_ids_now
 from tests.api.builders import Site, said
 
@@ -46,9 +47,9 @@ def test_a_request_has_a_name_that_its_lines_and_its_answer_carry(
 ) -> None:
     seen: list[dict[str, str]] = []
 
-    def look(booking: Booking) -> Response:
+    def look(booking: Booking, actor: Actor) -> Response:
         seen.append(log_ids_now())
-        return booking_answer(booking)
+        return booking_answer(booking, actor)
 
     booking = said(site.researcher.post("bookings", {"project": "folding", "request": "1 h100 1h"}))
     monkeypatch.setattr(bookings, "booking_answer", look)

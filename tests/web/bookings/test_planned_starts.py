@@ -113,7 +113,7 @@ def test_the_page_says_the_start_and_who_can_move_it(strength: str, headline: st
 def planned_start(booking: Booking) -> Any:  # noqa: ANN401 (JSON)
     with tenant_tx(booking.tenant_id):
         rows = Booking.objects.select_related("tenant", "project", "tier", "owner")
-        return booking_data(rows.get(id=booking.id))["planned_start"]
+        return booking_data(rows.get(id=booking.id), None)["planned_start"]
 
 
 @pytest.mark.django_db

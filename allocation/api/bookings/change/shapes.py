@@ -58,7 +58,7 @@ class ChangePriceOut(serializers.Serializer[Any]):
 class ChangeDelayOut(serializers.Serializer[Any]):
     """A booking of the own organisation that starts later. `after` is null without a start."""
 
-    booking = serializers.CharField()
+    booking = serializers.CharField(help_text="Empty: of a project that you do not see.")
     before = serializers.DateTimeField()
     after = serializers.DateTimeField(allow_null=True)
 

@@ -4,7 +4,7 @@ The database lets only one entry of a group be met. The next turn withdraws the 
 snapshot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from allocation.services.bookings.waiting.offers import offer_withdraw
 from allocation.services.bookings.withdrawals import booking_withdraw
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock
-from allocation.words.events import event_text
+from allocation.words.events import EventText, event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
@@ -54,10 +54,8 @@ def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -
         if _is_so(entries):
             return entries
         group = uuid4() if len(entries) > 1 else None
-        labels = ", ".join(booking.label for booking in bookings.values())
-        name = "entries_exclude" if group else "entry_alone"
-        text = event_text(name, actor=actor.name, labels=labels)
         for entry in entries:
+            text = _excluded(actor, bookings[entry.booking_id], bookings.values(), is_one=group is None)
             entry.any_of = group
             entry.save(update_fields=["any_of"])
             event = Event("changed", text, actor.user_id)
@@ -93,6 +91,15 @@ def rivals_withdraw(now: datetime) -> int:
     return sum(_withdraw(booking_id, group, now) for booking_id, group in list(due))
 
 
+def _excluded(actor: Actor, booking: Booking, all_: Collection[Booking], *, is_one: bool) -> EventText:
+    """What the history of one of the bookings says. All who read it may see the numbers in it."""
+    if is_one:
+        return event_text("entry_alone", actor=actor.name)
+    near = [each.label for each in all_ if each.project_id == booking.project_id]
+    code = "entries_exclude" if len(near) == len(all_) else "entries_exclude_elsewhere"
+    return event_text(code, actor=actor.name, labels=", ".join(near))
+
+
 def _withdraw(booking_id: UUID, group: UUID | None, now: datetime) -> int:
     with transaction.atomic():
         booking = booking_lock(booking_id, "tier", "project", "owner")
@@ -103,7 +110,10 @@ def _withdraw(booking_id: UUID, group: UUID | None, now: datetime) -> int:
         if booking.state == State.AWAITING_APPROVAL:
             approval_withdraw(booking, now)
         met = WaitEntry.objects.select_related("booking").get(any_of=group, is_met=True)
-        text = event_text("rival_met", label=met.booking.label)
+        if met.booking.project_id == booking.project_id:
+            text = event_text("rival_met", label=met.booking.label)
+        else:
+            text = event_text("rival_met_elsewhere")
         booking_withdraw(booking, text, now, outcome="other_met")
     return 1
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from allocation.models import Booking, Pause
 from allocation.queries.bookings.pauses import higher_tiers, nodes_unreachable, notices_of, price_in
+from allocation.queries.decisions.seen import pauses_seen
 from allocation.rules.states import State
 from allocation.services.runs.pause_choices import more_time_refusal
 from allocation.web.bookings.page_context import PageContext
@@ -35,7 +36,7 @@ def pause_context(booking: Booking, ctx: PageContext, *, may_change: bool) -> di
 
 def notices_context(actor: Actor, ctx: PageContext) -> list[Notice]:
     """Returns the notices of the reader's own pausing bookings."""
-    return [notice_of(pause.booking, pause, ctx) for pause in notices_of(actor)]
+    return [notice_of(pause.booking, pause, ctx) for pause in pauses_seen(actor, notices_of(actor))]
 
 
 def _ways(booking: Booking, pause: Pause, ctx: PageContext) -> PauseChoices:
