@@ -80,9 +80,10 @@ def named(data: Any) -> tuple[str, str, str | None]:  # noqa: ANN401 (JSON)
 @pytest.mark.django_db
 def test_rest_and_pages_name_only_bookings_that_the_reader_may_see(site: Site) -> None:
     booking, hidden = paused(site)
-    for reads in (lambda api: said(api.get(f"bookings/{booking.label}")), _listed):
-        assert named(reads(site.researcher)) == ("", "", None)
-        assert named(reads(site.admin)) == (hidden.label,) * 3
+    path = f"bookings/{booking.label}"
+    for api, seen in ((site.researcher, ("", "", None)), (site.admin, (hidden.label,) * 3)):
+        assert named(said(api.get(path))) == seen
+        assert named(_listed(api)) == seen
     client = Client()
     for who, is_seen in (("researcher", False), ("admin", True)):
         client.force_login(site.people[who])
