@@ -9,7 +9,7 @@ from billing.queries import OWNERS
 from billing.rules import BudgetOwner
 from billing.words import refusal_text
 from tenants.access import Actor, access_project
-from tenants.models import Membership, Project, Role
+from tenants.models import Membership, Project, Role, User
 from tenants.platform.errors import denied, invalid, missing
 from tenants.services.labs.labs import lab_read
 
@@ -88,6 +88,22 @@ def access_budget(actor: Actor, budget_id: UUID) -> Budget:
     if found is None:
         raise missing("budget")
     return found
+
+
+def people_of(budget: Budget) -> "QuerySet[User]":
+    """The people who may see the budget: who it concerns, and the admins of its organisation.
+
+    Nobody for a budget of the platform, which is its operators'.
+    """
+    members = Membership.objects.filter(tenant=budget.tenant)
+    if budget.person_id is not None:
+        leads = Q(role=Role.LEAD, project=budget.project_id)
+        members = members.filter(Q(role=Role.TENANT_ADMIN) | leads | Q(user=budget.person_id))
+    elif budget.project_id is not None:
+        members = members.filter(Q(role=Role.TENANT_ADMIN) | Q(project=budget.project_id))
+    elif budget.lab_id is not None:
+        members = members.filter(Q(role=Role.TENANT_ADMIN) | Q(project__lab=budget.lab_id))
+    return User.objects.filter(is_active=True, id__in=members.values("user"))
 
 
 def _member(actor: Actor, project: Project, username: str) -> int:

@@ -7,6 +7,7 @@ A row of `Transfer` never changes. Only an AFTER INSERT trigger changes the bala
 import uuid
 from typing import Any
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
@@ -19,6 +20,7 @@ __all__ = [
     "MONEY",
     "Account",
     "Budget",
+    "BudgetAlert",
     "Campaign",
     "ClosedMonth",
     "Guardrail",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 NO_LABELS = models.Value({}, output_field=models.JSONField())
+NO_PEOPLE = models.Value([], output_field=ArrayField(models.IntegerField()))
 MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6}
 
 
@@ -257,7 +260,7 @@ class Budget(models.Model):
     starts = models.DateField()
     ends = models.DateField()
     warn_percent = models.PositiveSmallIntegerField(
-        default=80, help_text="Share of spent and held money that warns."
+        default=80, help_text="Share of spent and held money of the main alert; pages show it from there on."
     )
     repeat_amount = models.DecimalField(
         **MONEY, null=True, blank=True, help_text="The next period gets a budget of this amount."
@@ -352,6 +355,7 @@ class Guardrail(models.Model):
         LEADS = "leads", "Project leads"
         ADMINS = "admins", "Tenant admins"
         BOTH = "both", "Project leads and tenant admins"
+        PEOPLE = "people", "Only the people named"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
@@ -362,6 +366,12 @@ class Guardrail(models.Model):
     percent = models.PositiveSmallIntegerField()
     action = models.CharField(max_length=12, choices=Action.choices)
     audience = models.CharField(max_length=8, choices=Audience.choices, default=Audience.BOTH)
+    people = ArrayField(
+        models.IntegerField(),
+        default=list,
+        db_default=NO_PEOPLE,
+        help_text="Accounts that are notified, too.",
+    )
     reached_at = models.DateTimeField(
         null=True, blank=True, help_text="Since when it acts; null while it does not."
     )
@@ -384,8 +394,45 @@ class Guardrail(models.Model):
                         "pause",
                     ]
                 )
-                & Q(audience__in=["leads", "admins", "both"]),
+                & Q(audience__in=["leads", "admins", "both", "people"]),
                 name="guardrail_choices",
+            ),
+        ]
+
+
+class BudgetAlert(models.Model):
+    """A crossing: the time during which a rung of a budget was reached, with the figures of its beginning.
+
+    It names the rung by its values, because a rung can be removed.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, blank=True)
+    budget = models.ForeignKey(Budget, on_delete=models.PROTECT, related_name="alerts", db_constraint=False)
+    measure = models.CharField(max_length=10, choices=Guardrail.Measure.choices)
+    percent = models.PositiveSmallIntegerField()
+    action = models.CharField(max_length=12, choices=Guardrail.Action.choices)
+    audience = models.CharField(max_length=8, choices=Guardrail.Audience.choices)
+    people = ArrayField(models.IntegerField(), help_text="Accounts that were notified, too.")
+    reached_at = models.DateTimeField()
+    cleared_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the share was lower, or the rung was removed."
+    )
+    amount = models.DecimalField(**MONEY)
+    spent = models.DecimalField(**MONEY)
+    held = models.DecimalField(**MONEY)
+    forecast = models.DecimalField(**MONEY, null=True, blank=True)
+
+    class Meta:
+        ordering = ["-reached_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["budget", "measure", "percent", "action"],
+                condition=Q(cleared_at=None),
+                name="budget_alert_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(cleared_at=None) | Q(cleared_at__gte=F("reached_at")), name="budget_alert_time"
             ),
         ]
 

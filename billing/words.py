@@ -38,18 +38,20 @@ _SENTENCES: dict[str, Promise] = {
     "approval_needed": gettext_lazy(
         "The budget of %(budget)s asks for an approval from %(percent)s %% on, and a change can't "
         "wait for one. Book what is added as a new booking. %(raiser)s can raise the budget or "
-        "change its ladder."
+        "change its limits."
     ),
     "bookings_stopped": gettext_lazy(
         "%(budget)s has %(share)s %% of its budget for %(period)s %(measured)s, and takes no new "
         "bookings from %(percent)s %% on, and no longer ones. That ends by itself when the share "
-        "is lower. %(raiser)s can raise the budget or change its ladder."
+        "is lower. %(raiser)s can raise the budget or change its limits."
     ),
-    "operators_approve_nothing": gettext_lazy("Operators approve no bookings. Choose another rung."),
-    "too_many_rungs": gettext_lazy("A ladder has at most %(most_rungs)s rungs."),
+    "operators_approve_nothing": gettext_lazy("Operators approve no bookings. Choose another limit."),
+    "too_many_rungs": gettext_lazy("A budget has at most %(most_rungs)s alerts and limits."),
     "rung_percent": gettext_lazy("Enter a share from 1 to 200 percent."),
+    "unknown_person": gettext_lazy("Nobody who may see this budget has the sign-in name %(names)s."),
+    "nobody_named": gettext_lazy("Name at least one person, or choose leads or admins."),
     "unknown_rung": gettext_lazy("Choose one of the values."),
-    "rung_twice": gettext_lazy("This rung is on the ladder already."),
+    "rung_twice": gettext_lazy("The budget has this alert or limit already."),
     "no_budget": gettext_lazy(
         "%(project)s has no budget from %(day)s %(gap)s on. The tenant's admin can set one%(rest)s."
     ),
@@ -116,9 +118,9 @@ _SENTENCES: dict[str, Promise] = {
         "shorter booking, or one in another period, may still fit."
     ),
     "platform_budget_stopped": gettext_lazy(
-        "The platform's own budget is nearly used, and its ladder stops new bookings. They "
+        "The platform's own budget is nearly used, and its limits stop new bookings. They "
         "are possible again when less of it is used, or when an operator raises the budget "
-        "or changes its ladder."
+        "or changes its limits."
     ),
     "no_price": gettext_lazy(
         "%(gpu_class)s has no price in the tier %(tier)s now. An operator can publish one."

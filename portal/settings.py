@@ -318,6 +318,7 @@ SPECTACULAR_SETTINGS = {
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],
         "StatementFileEnum": ["pdf", "csv", "focus.csv", "focus.parquet"],
+        "AlertAudienceEnum": ["leads", "admins", "both", "people"],
         "BudgetLevelEnum": ["platform", "tenant", "lab", "project", "campaign", "person"],
         "MemberRoleEnum": ["viewer", "researcher", "lead", "tenant_admin"],
         "RequirementKindEnum": ["terms", "training"],

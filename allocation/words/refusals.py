@@ -356,7 +356,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "stays. Save now, so that nothing is lost."
     ),
     "budget_can_not_wait": gettext_lazy(
-        "The ladder of a budget pauses this booking, so the deadline stays. Save now, so that "
+        "A limit of a budget pauses this booking, so the deadline stays. Save now, so that "
         "nothing is lost. It continues when the share of the budget is lower."
     ),
     "operators_can_not_wait": gettext_lazy(

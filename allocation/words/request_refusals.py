@@ -71,7 +71,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "unbooked_times_twice": gettext_lazy(
         "`policy` already sets these times. Leave out either this field or the others."
     ),
-    "too_many_rungs": gettext_lazy("A ladder has at most %(most_rungs)s rungs."),
+    "too_many_rungs": gettext_lazy("A budget has at most %(most_rungs)s alerts and limits."),
     "unknown_profile": gettext_lazy("%(gpu_class)s has no slice %(profile)s. Its slices: %(names)s."),
     "bad_clock": gettext_lazy("Enter a time of day such as 08:00."),
     "project_or_lab": gettext_lazy("Send either `project` or `lab`."),

@@ -1,5 +1,6 @@
 """Budgets: the amounts that may be spent in a period at each level, and their use."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -12,17 +13,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from billing.access import access_budget, access_owner, budgets_visible, require_budget_right
-from billing.models import Budget, Guardrail
+from billing.models import Budget, BudgetAlert, Guardrail
 from billing.queries import budget_figures_of, would_have_stopped
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
-from billing.services import Rung, budget_labels_set, budget_put, ladder_set
+from billing.services import (
+    MAIN_PERCENT,
+    Rung,
+    alerts_set,
+    budget_labels_set,
+    budget_put,
+    ladder_set,
+    people_named,
+)
 from billing.words import refusal_text
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
+from tenants.models import User
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, Labels, Reference, labelled
 from tenants.platform.rest.fields import Day, Flag, Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.services.labs.labs import lab_read
+
+MOST_NAMED = 20
+MOST_SHOWN = 200
 
 
 class BudgetOut(serializers.Serializer[Any]):
@@ -42,7 +55,9 @@ class BudgetOut(serializers.Serializer[Any]):
     spent = Money(max_digits=20)
     held = Money(max_digits=20)
     left = Money(max_digits=20, min_value=None)
-    warn_percent = serializers.IntegerField()
+    warn_percent = serializers.IntegerField(
+        help_text="The main alert; from this share on pages show a warning."
+    )
     is_hard = serializers.BooleanField(
         help_text="A hard budget refuses bookings that it can't pay; a soft one only warns."
     )
@@ -79,11 +94,33 @@ class BudgetQuery(Strict):
         return given
 
 
+class AlertTerms(Strict):
+    """An alert: it notifies when `measure` reaches `percent` of the amount, once per crossing."""
+
+    measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
+    percent = Whole(min_value=1, max_value=200)
+    audience = serializers.ChoiceField(choices=Guardrail.Audience.values, required=False, default="both")
+    people = serializers.ListField(
+        child=Text(max_length=150),
+        required=False,
+        max_length=MOST_NAMED,
+        help_text="Sign-in names of people who may see the budget; they are notified, too.",
+    )
+
+
 class AmountChange(Strict):
     """A new amount and settings. Settings that are left out stay as they are."""
 
     amount = Money(max_digits=15, decimal_places=6)
-    warn_percent = Whole(required=False, min_value=1, max_value=100)
+    warn_percent = Whole(
+        required=False,
+        min_value=1,
+        max_value=100,
+        help_text="Short for the main alert, at this share of spent and held money.",
+    )
+    alerts: Any = AlertTerms(
+        many=True, required=False, help_text="All alerts. A new budget without them notifies at 80 %."
+    )
     is_hard = Flag(required=False)
     is_repeated = Flag(required=False)
     rolls_over = Flag(required=False)
@@ -188,6 +225,12 @@ class RungOut(Strict):
     percent = Whole(min_value=1, max_value=200)
     action = serializers.ChoiceField(choices=Guardrail.Action.values)
     audience = serializers.ChoiceField(choices=Guardrail.Audience.values, required=False, default="both")
+    people = serializers.ListField(
+        child=Text(max_length=150),
+        required=False,
+        max_length=MOST_NAMED,
+        help_text="Sign-in names of people who may see the budget; they are notified, too.",
+    )
     reached_at = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="Since when it acts; null while it does not."
     )
@@ -224,25 +267,80 @@ class Ladder(ApiView):
         with self.tx():
             budget = access_budget(self.actor, budget_id)
             require_budget_right(self.actor, budget.owner)
-            rungs = [Rung(**each) for each in sent["rungs"]]
+            rungs = rungs_asked(budget, sent["rungs"])
             ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
             return Response(ladder_shown(budget))
 
 
+class AlertOut(serializers.Serializer[Any]):
+    """A crossing: the time during which an alert or limit was reached, with the figures of its beginning."""
+
+    id = serializers.IntegerField()
+    measure = serializers.ChoiceField(choices=Guardrail.Measure.values)
+    percent = serializers.IntegerField()
+    action = serializers.ChoiceField(choices=Guardrail.Action.values)
+    audience = serializers.ChoiceField(choices=Guardrail.Audience.values)
+    people = serializers.ListField(child=serializers.CharField(), help_text="Sign-in names.")
+    reached_at = serializers.DateTimeField()
+    cleared_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the share was lower again, or the rung was removed."
+    )
+    amount = Money(max_digits=20)
+    spent = Money(max_digits=20)
+    held = Money(max_digits=20)
+    forecast = Money(max_digits=20, allow_null=True)
+
+
+ALERTS = page(AlertOut)
+
+
+class BudgetAlerts(ApiView):
+    """The history of a budget's alerts and limits."""
+
+    @described("list_budget_alerts", "When alerts and limits of a budget were reached", answer=ALERTS)
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Lists the latest first."""
+        with self.tx():
+            return list_response(alerts_shown(access_budget(self.actor, budget_id)))
+
+
+def alerts_shown(budget: Budget) -> list[dict[str, Any]]:
+    """The latest crossings as `AlertOut`."""
+    rows = list(BudgetAlert.objects.filter(budget=budget)[:MOST_SHOWN])
+    names = _names(each.people for each in rows)
+    for each in rows:
+        each.people = [names[key] for key in each.people if key in names]
+    return list(AlertOut(rows, many=True).data)
+
+
+def rungs_asked(budget: Budget, sent: list[dict[str, Any]], **more: str) -> list[Rung]:
+    """The rungs of a body. Raises Refused `unknown_person` for people who may not see the budget."""
+    return [Rung(**{**each, **more, "people": people_named(budget, each.get("people", ()))}) for each in sent]
+
+
+def _names(people: Iterable[list[int]]) -> dict[int, str]:
+    """The sign-in names of accounts."""
+    wanted = {key for each in people for key in each}
+    return dict(User.objects.filter(id__in=wanted).values_list("id", "username")) if wanted else {}
+
+
 def ladder_shown(budget: Budget) -> dict[str, Any]:
     """The ladder as `LadderOut`."""
+    rows = list(Guardrail.objects.filter(budget=budget))
+    names = _names(rung.people for rung in rows)
     rungs = [
         {
             "measure": rung.measure,
             "percent": rung.percent,
             "action": rung.action,
             "audience": rung.audience,
+            "people": [names[key] for key in rung.people if key in names],
             "reached_at": rung.reached_at,
             "would_have_stopped": would_have_stopped(budget, rung.measure, rung.percent).bookings
             if rung.action == "no_bookings"
             else 0,
         }
-        for rung in Guardrail.objects.filter(budget=budget)
+        for rung in rows
     ]
     return dict(LadderOut({"rungs": rungs}).data)
 
@@ -254,6 +352,7 @@ def _set(
     names = ("warn_percent", "is_hard", "is_repeated", "rolls_over")
     terms = BudgetTerms(period, sent["amount"], **{name: sent.get(name) for name in names})
     budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
+    alerts_of_body(actor.user_id, budget, sent, now)
     budget_labels_set(
         actor_id=actor.user_id,
         budget=budget,
@@ -262,6 +361,17 @@ def _set(
         now=now,
     )
     return budgets_shown([access_budget(actor, budget.id)])[0]
+
+
+def alerts_of_body(actor_id: int, budget: Budget, sent: dict[str, Any], now: datetime) -> None:
+    """Sets the alerts that a body has; a new budget without any notifies at the usual share."""
+    if "alerts" in sent:
+        alerts = rungs_asked(budget, sent["alerts"], action="notify")
+    elif budget.is_new and sent.get("warn_percent") is None:
+        alerts = [Rung("committed", MAIN_PERCENT, "notify")]
+    else:
+        return
+    alerts_set(actor_id=actor_id, budget=budget, alerts=alerts, now=now)
 
 
 def budgets_shown(budgets: list[Budget]) -> list[dict[str, Any]]:

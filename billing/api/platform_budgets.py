@@ -9,17 +9,21 @@ from rest_framework.response import Response
 
 from billing.access import access_platform_budget
 from billing.api.budgets import (
+    ALERTS,
     BUDGETS,
     AmountChange,
     BudgetOut,
     LadderOut,
+    alerts_of_body,
+    alerts_shown,
     budgets_shown,
     ladder_shown,
+    rungs_asked,
 )
 from billing.models import Budget
 from billing.queries import OWNERS
 from billing.rules import BudgetOwner, BudgetTerms, Period
-from billing.services import Rung, budget_put, ladder_set
+from billing.services import budget_put, ladder_set
 from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.fields import Day
 from tenants.platform.rest.schema import described
@@ -68,6 +72,7 @@ class PlatformBudgets(ApiView):
                 budget = budget_put(
                     actor_id=self.actor.user_id, owner=BudgetOwner(None), terms=terms, now=self.now
                 )
+                alerts_of_body(self.actor.user_id, budget, sent, self.now)
                 return Response(budgets_shown([budget])[0], status=201)
 
         return self.once(work)
@@ -95,6 +100,21 @@ class PlatformLadder(ApiView):
         self.require_operator()
         with operator_tx():
             budget = access_platform_budget(budget_id)
-            rungs = [Rung(**each) for each in sent["rungs"]]
+            rungs = rungs_asked(budget, sent["rungs"])
             ladder_set(actor_id=self.actor.user_id, budget=budget, rungs=rungs, now=self.now)
             return Response(ladder_shown(budget))
+
+
+class PlatformAlerts(ApiView):
+    """The history of alerts and limits of a budget of the platform."""
+
+    @described(
+        "list_platform_budget_alerts",
+        "When alerts and limits of a budget of the platform were reached (operators)",
+        answer=ALERTS,
+    )
+    def get(self, request: Request, budget_id: UUID) -> Response:
+        """Lists the latest first."""
+        self.require_operator()
+        with operator_tx():
+            return list_response(alerts_shown(access_platform_budget(budget_id)))

@@ -1,5 +1,6 @@
 """The only writers of money. Each call is one transaction or joins the caller's."""
 
+from billing.services.alerts import MAIN_PERCENT, alerts_set, people_named
 from billing.services.budgets import budget_labels_set, budget_put, budget_set
 from billing.services.campaigns import (
     CampaignMatch,
@@ -52,6 +53,7 @@ from billing.services.prices import (
 from billing.services.variance_rules import variance_rule_set
 
 __all__ = [
+    "MAIN_PERCENT",
     "CampaignMatch",
     "Charge",
     "DraftTerms",
@@ -60,6 +62,7 @@ __all__ = [
     "Peaks",
     "PriceChange",
     "Rung",
+    "alerts_set",
     "budget_labels_set",
     "budget_put",
     "budget_set",
@@ -86,6 +89,7 @@ __all__ = [
     "new_holds_place",
     "only_new_check",
     "peaks_kept",
+    "people_named",
     "price_book_check",
     "price_book_publish",
     "price_draft_create",

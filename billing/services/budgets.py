@@ -21,6 +21,7 @@ from billing.rules import (
     money_text,
     period_text,
 )
+from billing.services.alerts import main_alert_move
 from billing.services.ledger import OVERSPENT, account_of, constraint_of, current_figures
 from billing.words import refusal_text
 from tenants.audit import audit_record
@@ -35,7 +36,7 @@ def budget_set(
     project: Project,
     period: Period,
     amount: Decimal,
-    warn_percent: int = 80,
+    warn_percent: int | None = None,
     now: datetime,
 ) -> Budget:
     """Sets the project's own budget for the period to `amount`; see `budget_put`."""
@@ -63,7 +64,10 @@ def budget_put(*, actor_id: int | None, owner: BudgetOwner, terms: BudgetTerms, 
         budget_fund(budget, amount - before, now)
         if terms.is_hard or (terms.is_hard is None and budget.is_new):
             _limit(budget, limited=True)
+        warned = budget.warn_percent
         _settings_write(budget, terms, is_changed=amount != before)
+        if terms.warn_percent is not None:
+            main_alert_move(actor_id=actor_id, budget=budget, before=warned, now=now)
         audit_record(
             tenant_id=owner.tenant_id,
             actor_id=actor_id,

@@ -11,10 +11,12 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
+from billing.access import people_of
 from billing.models import Budget, Guardrail
 from billing.platform_limits import platform_rungs, platform_stopped
 from billing.queries import OWNERS, BudgetFigures, budget_figures_of, reached
 from billing.rules import midnight, period_text
+from billing.services.alert_history import alert_begin, alert_end
 from billing.services.holding.shares import BudgetShare
 from billing.services.holding.shortages import RAISERS, budget_subject
 from billing.words import refusal_text
@@ -46,6 +48,8 @@ MEASURED = {
     "forecast": "spent or forecast to be",
 }
 """What a share of a budget is, as the end of a sentence."""
+USED = (Guardrail.Measure.SPENT, Guardrail.Measure.COMMITTED)
+"""What is used already, and not only expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Rung:
     percent: int
     action: str
     audience: str = "both"
+    people: tuple[int, ...] = ()
+    """Accounts that are notified, too; `people_named` has checked them."""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -67,7 +73,7 @@ def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung],
     """Replaces the budget's ladder. The caller has checked the actor's right.
 
     Raises:
-        Refused: `bad_percent`, `rung_twice` or `too_many_rungs`.
+        Refused: `bad_percent`, `nobody_named`, `rung_twice` or `too_many_rungs`.
     """
     _rungs_check(rungs)
     if budget.tenant_id is None and any(each.action == Guardrail.Action.APPROVAL for each in rungs):
@@ -78,10 +84,11 @@ def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung],
         for row in before:
             rung = wanted.pop((row.measure, row.percent, row.action), None)
             if rung is None:
+                alert_end(row, now)
                 row.delete()
-            elif rung.audience != row.audience:
-                row.audience = rung.audience
-                row.save(update_fields=["audience"])
+            elif (rung.audience, list(rung.people)) != (row.audience, row.people):
+                row.audience, row.people = rung.audience, list(rung.people)
+                row.save(update_fields=["audience", "people"])
         Guardrail.objects.bulk_create(
             Guardrail(
                 tenant_id=budget.tenant_id,
@@ -90,9 +97,11 @@ def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung],
                 percent=rung.percent,
                 action=rung.action,
                 audience=rung.audience,
+                people=list(rung.people),
             )
             for rung in wanted.values()
         )
+        _main_alert_keep(budget, rungs)
         audit_record(
             tenant_id=budget.tenant_id,
             actor_id=actor_id,
@@ -104,6 +113,18 @@ def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung],
         changed, figures = _changed(list(Guardrail.objects.filter(budget=budget)))
         for each in changed:
             _turn(each, figures, now)
+
+
+def _main_alert_keep(budget: Budget, rungs: Iterable[Rung]) -> None:
+    """Makes `warn_percent` the share of an alert again if its own was removed: that of the last one before
+    everything is used. Without alerts it stays, and pages show it."""
+    shares = {
+        each.percent for each in rungs if each.action == Guardrail.Action.NOTIFY and each.measure in USED
+    }
+    below = {each for each in shares if each <= 100}
+    if below and budget.warn_percent not in below:
+        budget.warn_percent = max(below - {100}, default=100)
+        budget.save(update_fields=["warn_percent"])
 
 
 def _named(rungs: Iterable[Rung | Guardrail]) -> dict[str, list[str]]:
@@ -271,7 +292,9 @@ def _own(shares: Iterable[BudgetShare], rung: Guardrail) -> Decimal:
 
 
 def ladder_copy(source: Budget, target: Budget) -> None:
-    """Gives the budget of the next period the same ladder."""
+    """Gives the budget of the next period the same ladder and the same main alert."""
+    target.warn_percent = source.warn_percent
+    target.save(update_fields=["warn_percent"])
     Guardrail.objects.bulk_create(
         Guardrail(
             tenant_id=target.tenant_id,
@@ -280,6 +303,7 @@ def ladder_copy(source: Budget, target: Budget) -> None:
             percent=row.percent,
             action=row.action,
             audience=row.audience,
+            people=row.people,
         )
         for row in Guardrail.objects.filter(budget=source)
     )
@@ -310,6 +334,8 @@ def _rungs_check(rungs: Collection[Rung]) -> None:
         raise invalid("bad_percent", refusal_text("rung_percent"), "percent")
     if any(rung.action not in Guardrail.Action.values for rung in rungs):
         raise invalid("unknown_choice", refusal_text("unknown_rung"), "action")
+    if any(rung.audience == Guardrail.Audience.PEOPLE and not rung.people for rung in rungs):
+        raise invalid("nobody_named", refusal_text("nobody_named"), "people")
     if len({rung.key for rung in rungs}) < len(rungs):
         raise invalid("rung_twice", refusal_text("rung_twice"), "percent")
 
@@ -336,6 +362,10 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
         if not mine.update(reached_at=now if acts else None):
             return True
         kind, payload = REACHED if acts else CLEARED, _payload(rung, effect)
+        if acts:
+            alert_begin(rung, effect, payload["people"], now)
+        else:
+            alert_end(rung, now)
         outbox_add(tenant_id=rung.tenant_id, kind=kind, payload=payload, now=now)
         if rung.tenant_id is None:
             audit_record(
@@ -350,6 +380,10 @@ def _turn(rung: Guardrail, figures: Mapping[UUID, BudgetFigures], now: datetime)
 
 
 def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:
+    # Who has left, or may not see the budget any more, gets no figures of it.
+    named = people_of(rung.budget).filter(id__in=rung.people) if rung.people else ()
+    people = sorted(each.pk for each in named)
+    is_lost = rung.audience == Guardrail.Audience.PEOPLE and not people
     return {
         "budget": str(effect.budget_id),
         "project": str(effect.project_id) if effect.project_id else None,
@@ -360,7 +394,8 @@ def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:
         "measure": rung.measure,
         "percent": rung.percent,
         "action": rung.action,
-        "audience": rung.audience,
+        "audience": Guardrail.Audience.ADMINS.value if is_lost else rung.audience,
+        "people": people,
         "currency": effect.currency,
         **{name: str(getattr(effect, name)) for name in ("amount", "spent", "held", "left")},
     }

@@ -37,7 +37,6 @@ def _repeat(budget: Budget, now: datetime) -> bool:
     terms = BudgetTerms(
         period=period_after(Period(budget.starts, budget.ends)),
         amount=budget.repeat_amount,
-        warn_percent=budget.warn_percent,
         is_hard=budget.account.limited,
         is_repeated=True,
         rolls_over=budget.rolls_over,

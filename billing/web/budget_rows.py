@@ -1,6 +1,6 @@
 """The rows of the budget tree: one per budget, and one per project without a budget."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from uuid import UUID
@@ -61,6 +61,8 @@ class Row:
     may_edit: bool
     note: str
     error: RefusedBudget | None
+    has_alert: bool = False
+    """Whether it notifies at the share that it shows."""
     is_in_lab: bool = False
     """Whether it is below the budget of a lab."""
 
@@ -98,7 +100,9 @@ class Row:
         """The value of the warning's field."""
         if self.error is not None:
             return self.error.warn_percent
-        return str(self.figures.warn_percent if self.figures else WARN_DEFAULT)
+        if self.figures is None:
+            return str(WARN_DEFAULT)
+        return str(self.figures.warn_percent) if self.has_alert else ""
 
     @property
     def is_amount_wrong(self) -> bool:
@@ -142,6 +146,8 @@ class Tree:
     owners: dict[str, str]
     """The slug or sign-in name of campaigns and people, by `owner_key`."""
     typed: RefusedBudget | None
+    alerted: Collection[UUID] = ()
+    """The budgets that notify at the share that they show."""
 
     def rows(self) -> list[Row]:
         """The organisation, then each lab with its projects, then the other projects; each project
@@ -186,6 +192,7 @@ class Tree:
             or (project is not None and level != "project" and self.actor.may_lead(project.id)),
             note=self._sum_note(figures) if figures else "",
             error=self.typed if self.typed and self.typed.key == key else None,
+            has_alert=figures is not None and figures.budget_id in self.alerted,
         )
 
     def _bar(self, figures: BudgetFigures) -> TreeBar:

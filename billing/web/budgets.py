@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -25,11 +26,12 @@ from billing.rules import (
     month_of,
     period_text,
 )
-from billing.services import CampaignMatch, budget_put, campaign_create, campaign_open_set
+from billing.services import CampaignMatch, alerts_set, budget_put, campaign_create, campaign_open_set
+from billing.web.alerts import alerts_read, budgets_with_main_alert, form_of_new
 from billing.web.budget_rows import BUDGET_KINDS, RefusedBudget, Row, Tree, row_key, without_budget
 from billing.words import refusal_text
 from tenants.access import Actor, access_project
-from tenants.models import Lab, Membership, Project
+from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import labels_read
 from tenants.web.frame import tenant_page
@@ -62,10 +64,16 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
         owner = _owner(actor, form)
         require_budget_right(actor, owner)
         terms = _terms(form)
-        budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
+        with transaction.atomic():
+            budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
+            if "owner" in form:
+                alerts = alerts_read(form, budget)
+                alerts_set(actor_id=actor.user_id, budget=budget, alerts=alerts, now=now)
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
             raise
+        if "owner" in form:
+            return _page(request, actor, month, None, refusal)
         return _page(request, actor, month, _typed(form, refusal))
     figures = budget_figures_of([budget.id])[budget.id]
     text = money_text(figures.amount, figures.currency)
@@ -108,7 +116,18 @@ def _campaign_toggle(request: HttpRequest, actor: Actor, project: Project, slug:
     messages.success(request, f"The campaign {campaign.name} is {word}.")
 
 
-def _page(request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudget | None) -> HttpResponse:
+def _page(
+    request: HttpRequest,
+    actor: Actor,
+    month: Period,
+    typed: RefusedBudget | None,
+    new_refusal: Refused | None = None,
+) -> HttpResponse:
+    """`typed` is a refused row of the tree, and `new_refusal` that of the form for a new budget."""
+    form = request.POST if new_refusal else None
+    members = User.objects.filter(
+        is_active=True, id__in=Membership.objects.filter(tenant_id=actor.tenant_id).values("user")
+    )
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("name", "id")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
@@ -119,7 +138,8 @@ def _page(request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudge
         .select_related("campaign", "person", "lab")
     )
     figures = list(budget_figures_of(budget.id for budget in visible).values())
-    tree = Tree(actor, month, shown, figures, _owners(visible), typed)
+    alerted = budgets_with_main_alert(budget.id for budget in visible)
+    tree = Tree(actor, month, shown, figures, _owners(visible), typed, alerted)
     rows = tree.rows()
     before = month_of(month.starts - timedelta(days=1))
     return render(
@@ -138,18 +158,20 @@ def _page(request: HttpRequest, actor: Actor, month: Period, typed: RefusedBudge
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
-            "new_budget": {
+            "new_budget": form
+            or {
                 "starts": f"{month.starts}",
                 "last": f"{month.ends - timedelta(days=1)}",
-                "warn_percent": "80",
                 "kind": "hard",
             },
+            "new_refusal": new_refusal,
+            "alert_form": form_of_new(form, members),
             "budget_kinds": BUDGET_KINDS,
             "may_edit": any(row.may_edit for row in rows),
             "people_url": f"/t/{actor.tenant_slug}/people",
             **_choices(actor, shown),
         },
-        status=422 if typed else 200,
+        status=422 if typed or new_refusal else 200,
     )
 
 
@@ -174,13 +196,19 @@ def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
         )
         for project in led
     ]
+    return {"led": led, "campaigns": campaigns, "owner_groups": groups, "owner_tops": _tops(actor, projects)}
+
+
+def _tops(actor: Actor, projects: Sequence[Project]) -> list[tuple[str, str]]:
+    """The owners of new budgets that only admins set."""
+    if not actor.is_tenant_admin:
+        return []
     labs = Lab.objects.filter(tenant=actor.tenant_id, is_open=True)
-    return {
-        "led": led,
-        "campaigns": campaigns,
-        "owner_groups": groups,
-        "labs": labs if actor.is_tenant_admin else (),
-    }
+    return [
+        ("tenant", "The whole organisation"),
+        *((f"lab/{each.slug}", f"{each.name} (lab)") for each in labs),
+        *((each.slug, f"{each.name} (project)") for each in projects),
+    ]
 
 
 def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
@@ -236,12 +264,12 @@ def _owner(actor: Actor, form: QueryDict) -> BudgetOwner:
 
 
 def _terms(form: QueryDict) -> BudgetTerms:
-    """The terms from a row, which has an amount and a warning, or from the full form."""
+    """The terms from a row, which has an amount and an alert, or from the full form."""
     is_full = "owner" in form
     return BudgetTerms(
         period=_period(form),
         amount=amount_parse(form.get("amount", ""), param="amount"),
-        warn_percent=_warn_percent(form.get("warn_percent", "")),
+        warn_percent=None if is_full else _warn_percent(form.get("warn_percent", "")),
         is_hard=form.get("kind") != "soft" if is_full else None,
         is_repeated="is_repeated" in form if is_full else None,
         rolls_over="rolls_over" in form if is_full else None,
@@ -291,8 +319,10 @@ def _day(text: str) -> date:
     return day
 
 
-def _warn_percent(text: str) -> int:
-    text = text.strip()
+def _warn_percent(text: str) -> int | None:
+    """The share of the alert; None for an empty field, which keeps what is there."""
+    if not (text := text.strip()):
+        return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100):
         raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
     return int(text)

@@ -53,8 +53,9 @@ LIMITS: dict[tuple[str, str | None, str, str], tuple[str, bool]] = {
     ("helix", "protein-folding", "", "mara"): ("2500", True),
     ("northlab", None, "", ""): ("3000", True),
 }
-# Each of these budgets notifies at half, and takes no new bookings close to its end.
-LADDER = (Rung("spent", 50, "notify"), Rung("committed", 95, "no_bookings"))
+ALERTS = (Rung("committed", 80, "notify"), Rung("forecast", 100, "notify"))
+# Each of these budgets notifies at half, too, and takes no new bookings close to its end.
+LADDER = (Rung("spent", 50, "notify"), *ALERTS, Rung("committed", 95, "no_bookings"))
 # Sign-in name -> (name, memberships as (tenant, project or None, role)).
 PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
     "mara": (
@@ -226,7 +227,8 @@ def _share(guaranteed: int, limit: int | None) -> Share:
 def _budget_seed(project: Project, period: Period, amount: str, now: datetime) -> None:
     touching = Budget.objects.filter(project=project, starts__lt=period.ends, ends__gt=period.starts)
     if not touching.exists():
-        budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=now)
+        budget = budget_set(actor_id=None, project=project, period=period, amount=Decimal(amount), now=now)
+        ladder_set(actor_id=None, budget=budget, rungs=ALERTS, now=now)
 
 
 def _months(today: date) -> Iterable[Period]:

@@ -50,6 +50,7 @@ IN_PROJECT = {
     "api-tokens",
     # Its limits and its money
     "api-budget",
+    "api-budget-alerts",
     "api-budgets",
     "api-campaign",
     "api-campaigns",

@@ -244,7 +244,7 @@ def test_an_admin_sees_what_a_rung_would_stop_before_it_is_set(helix: Tenant) ->
     assert "would have stopped no booking so far" in asked
     assert not Guardrail.objects.exists()
     assert client.post(page, {**rung, "sure": "1"}).status_code == 302
-    assert "Spent and held reaches 90 %" in client.get(page).content.decode()
+    assert "90 % spent or held" in client.get(page).content.decode()
     assert client.post(page, {**rung, "percent": "x"}).status_code == 422
     used = Decimal(10)
     for spend, low, high, words in (

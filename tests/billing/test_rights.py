@@ -20,6 +20,7 @@ TABLES = {
     "billing_closedmonth": (ADD, ADD, ADD),
     "billing_movement": (frozenset(), READ, READ),
     "billing_budget": (ADD | {"UPDATE"},) * 3,
+    "billing_budgetalert": (ADD,) * 3,
     "billing_campaign": (ADD | {"UPDATE"},) * 3,
     "billing_pricebook": (READ, ADD, ADD),
     "billing_price": (READ, ADD, ADD),
@@ -29,7 +30,11 @@ TABLES = {
     "tenants_auditseal": (READ, ADD, ADD),
     "tenants_archivefile": (READ, READ, READ),
 }
-COLUMNS = {(role, "billing_account", "limited") for role in ROLES}
+COLUMNS = {
+    (role, table, column)
+    for role in ROLES
+    for table, column in (("billing_account", "limited"), ("billing_budgetalert", "cleared_at"))
+}
 """Columns that a role may change without a right to the whole table."""
 VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
 # Money is deleted by nobody; of the rest a ladder's rungs and drafts' lines are replaced.

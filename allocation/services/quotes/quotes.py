@@ -47,7 +47,7 @@ from tenants.services.policy_hooks.live import hook_decides
 
 MAX_OPTIONS = 8
 STARTS_NOTHING = (
-    "The ladder of a budget that pays this booking starts nothing now. A booking waits in the queue"
+    "A limit of a budget that pays this booking lets nothing start now. A booking waits in the queue"
     " until less of the budget is used; that ends by itself."
 )
 

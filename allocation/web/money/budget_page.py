@@ -1,5 +1,6 @@
-"""The page of one budget: its figures and its ladder."""
+"""The page of one budget: its figures, its alerts and its limits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from allocation.web.money.budget_chart import budget_chart, budget_day, budget_d
 from allocation.web.money.forecasts import forecast_words
 from allocation.web.parts.times import dated
 from allocation.words.refusals import refusal_text
-from billing.access import access_budget, require_budget_right
+from billing.access import access_budget, people_of, require_budget_right
 from billing.models import Budget, Guardrail
 from billing.queries import (
     budget_figures_of,
@@ -25,10 +26,12 @@ from billing.queries import (
     would_have_stopped,
 )
 from billing.rules import money_text, period_text
-from billing.services import Rung, budget_labels_set, ladder_set
+from billing.services import Rung, alerts_set, budget_labels_set, ladder_set
 from billing.services.guardrails import MEASURED
+from billing.web.alerts import alerts_read, condition_text, form_of_budget, history_of, notified_text
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
+from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
@@ -54,7 +57,8 @@ STAYS = {
 }
 
 
-UNTYPED = {"percent": "80", "audience": "both"}
+UNTYPED = {"percent": "95", "audience": "both"}
+LIMITS = [each for each in Guardrail.Action.choices if each[0] != Guardrail.Action.NOTIFY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +68,18 @@ class RungRow:
     rung: Guardrail
     acts: bool
     effect: str
+    notified: str
 
     @property
     def condition(self) -> str:
         """When it acts, in words."""
-        return f"{self.rung.get_measure_display()} reaches {self.rung.percent} %"
+        return condition_text(self.rung.measure, self.rung.percent).capitalize()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpResponse:
-    """Shows the budget; POST adds or removes a rung of its ladder."""
+    """Shows the budget; POST saves its alerts or labels, or adds or removes a limit."""
     budget = access_budget(actor, budget_id)
     if request.method != "POST":
         return _page(request, actor, budget, None)
@@ -82,6 +87,11 @@ def budget_one(request: HttpRequest, actor: Actor, budget_id: UUID) -> HttpRespo
     try:
         if "labels" in request.POST:
             return _labelled(request, actor, budget)
+        if "save_alerts" in request.POST:
+            alerts = alerts_read(request.POST, budget)
+            alerts_set(actor_id=actor.user_id, budget=budget, alerts=alerts, now=timezone.now())
+            messages.success(request, alerts_said(alerts))
+            return redirect(_address(actor, budget))
         rungs, said = ladder_changed(budget, request.POST)
         if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
             question = rung_question(_address(actor, budget), budget, rungs[-1])
@@ -116,11 +126,19 @@ def ladder_changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
     """The new ladder and the message about it."""
     rows = list(Guardrail.objects.filter(budget=budget))
     kept = [row for row in rows if str(row.id) != form.get("remove", "")]
-    rungs = [Rung(row.measure, row.percent, row.action, row.audience) for row in kept]
+    rungs = [Rung(row.measure, row.percent, row.action, row.audience, tuple(row.people)) for row in kept]
     if "add" not in form:
-        return rungs, "Removed the rung."
+        return rungs, "Removed the limit."
     rungs.append(_typed(form))
-    return rungs, "Added the rung."
+    return rungs, "Added the limit."
+
+
+def alerts_said(alerts: Sequence[Rung]) -> str:
+    """The message after alerts were saved."""
+    if not alerts:
+        return "Saved: this budget sends no alerts."
+    shares = ", ".join(condition_text(each.measure, each.percent) for each in alerts)
+    return f"Saved: alerts at {shares}."
 
 
 def _typed(form: QueryDict) -> Rung:
@@ -159,7 +177,7 @@ def rung_question(back: str, budget: Budget, rung: Rung) -> Confirmation | None:
             STAYS[rung.action],
             "It goes back by itself when the share is lower.",
         ),
-        button="Add the rung",
+        button="Add the limit",
         back=back,
         keep="Don't add it",
     )
@@ -217,23 +235,31 @@ def label_fields(
 
 
 def ladder_context(request: HttpRequest, budget: Budget, refusal: Refused | None) -> dict[str, object]:
-    """What the part with a ladder shows: its rungs, and the form with what was typed."""
+    """What the part with alerts and limits shows: the rungs, and the forms with what was typed."""
     figures = budget_figures_of([budget.id])[budget.id]
+    rungs = list(Guardrail.objects.filter(budget=budget))
+    named = User.objects.filter(id__in={key for rung in rungs for key in rung.people})
+    names = {each.pk: each.display_name for each in named}
     rows = [
         RungRow(
             rung=rung,
             acts=reached(rung, figures),
             effect=_effect(rung.action, budget, rung.measure, rung.percent, figures.currency),
+            notified=notified_text(rung, names),
         )
-        for rung in Guardrail.objects.filter(budget=budget)
+        for rung in rungs
     ]
+    of_alerts = request.POST if refusal is not None and "save_alerts" in request.POST else None
     is_typed = refusal is not None and "percent" in request.POST
     return {
         "rows": rows,
-        "refusal": refusal,
+        "refusal": refusal if of_alerts is None else None,
+        "alert_refusal": refusal if of_alerts is not None else None,
+        "alert_form": form_of_budget(budget, of_alerts, people_of(budget)),
+        "crossings": history_of(budget, figures.currency),
         "typed": request.POST if is_typed else UNTYPED,
         "measures": Guardrail.Measure.choices,
-        "actions": Guardrail.Action.choices,
+        "actions": LIMITS,
         "audiences": Guardrail.Audience.choices,
     }
 

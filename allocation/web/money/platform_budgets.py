@@ -1,11 +1,12 @@
 """The operators' pages for budgets of the whole platform: amounts, and a ladder for each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
@@ -15,6 +16,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from allocation.queries.bookings.money.forecasts import forecast_today
 from allocation.web.money.budget_chart import budget_chart, day_page, days_csv
 from allocation.web.money.budget_page import (
+    LIMITS,
+    alerts_said,
     ladder_changed,
     ladder_context,
     rung_question,
@@ -33,7 +36,8 @@ from billing.rules import (
     month_of,
     period_text,
 )
-from billing.services import budget_put, ladder_set, variance_rule_set
+from billing.services import alerts_set, budget_put, ladder_set, variance_rule_set
+from billing.web.alerts import alerts_read, form_of_new
 from billing.web.budget_bar import budget_bar
 from billing.web.budget_rows import BUDGET_KINDS
 from tenants.models import User
@@ -62,8 +66,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
     refusal: Refused | None = None
     if request.method == "POST":
         try:
-            terms = _terms(request.POST)
-            budget = budget_put(actor_id=operator.pk, owner=PLATFORM, terms=terms, now=timezone.now())
+            budget, terms = _set(operator, request.POST)
             messages.success(request, f"Budget for {period_text(terms.period)} set.")
             return redirect("platform-budget", budget.id)
         except Refused as refused:
@@ -72,7 +75,10 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
     first = {"starts": f"{month.starts}", "last": f"{month.ends - timedelta(days=1)}"}
     context = {
         "budgets": _rows(),
-        "typed": request.POST if refusal else {**first, "warn_percent": "80", "kind": "hard"},
+        "typed": request.POST if refusal else {**first, "kind": "hard"},
+        "alert_form": replace(
+            form_of_new(request.POST if refusal else None, User.objects.none()), is_of_platform=True
+        ),
         "budget_kinds": BUDGET_KINDS,
         "refusal": refusal,
     }
@@ -82,7 +88,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
-    """Shows one budget of the platform; POST adds or removes a rung of its ladder."""
+    """Shows one budget of the platform; POST saves its alerts, or adds or removes a limit."""
     budget = _of_platform(budget_id)
     here, refusal, rule_refusal = reverse("platform-budget", args=[budget.id]), None, None
     if "rule" in request.POST:
@@ -101,19 +107,12 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
             rule_refusal = refused
     elif request.method == "POST":
         try:
-            rungs, said = ladder_changed(budget, request.POST)
-            if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
-                question = rung_question(here, budget, rungs[-1])
-                if question is not None:
-                    return confirm_page(request, question)
-            ladder_set(actor_id=operator.pk, budget=budget, rungs=rungs, now=timezone.now())
-            messages.success(request, said)
-            return redirect(here)
+            return _ladder_saved(request, operator, budget, here)
         except Refused as refused:
             refusal = refused
     figures = budget_figures_of([budget.id])[budget.id]
     ladder = ladder_context(request, budget, refusal)
-    actions = [each for each in Guardrail.Action.choices if each[0] != Guardrail.Action.APPROVAL]
+    actions = [each for each in LIMITS if each[0] != Guardrail.Action.APPROVAL]
     context = {
         "figures": figures,
         "period_text": period_text(figures.period),
@@ -130,6 +129,24 @@ def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> Ht
     }
     status = 422 if refusal or rule_refusal else 200
     return render(request, "allocation/ops_budget.html", context, status=status)
+
+
+def _ladder_saved(request: HttpRequest, operator: User, budget: Budget, here: str) -> HttpResponse:
+    """Saves the alerts, or adds or removes a limit, which asks first."""
+    now = timezone.now()
+    if "save_alerts" in request.POST:
+        alerts = alerts_read(request.POST, budget)
+        alerts_set(actor_id=operator.pk, budget=budget, alerts=alerts, now=now)
+        messages.success(request, alerts_said(alerts))
+        return redirect(here)
+    rungs, said = ladder_changed(budget, request.POST)
+    if "add" in request.POST and CONFIRMED_FIELD not in request.POST:
+        question = rung_question(here, budget, rungs[-1])
+        if question is not None:
+            return confirm_page(request, question)
+    ladder_set(actor_id=operator.pk, budget=budget, rungs=rungs, now=now)
+    messages.success(request, said)
+    return redirect(here)
 
 
 @require_safe
@@ -183,19 +200,25 @@ def _below(figures: BudgetFigures) -> str:
     return text
 
 
+def _set(operator: User, form: QueryDict) -> tuple[Budget, BudgetTerms]:
+    """Sets the budget of the form with its alerts."""
+    terms, now = _terms(form), timezone.now()
+    with transaction.atomic():
+        budget = budget_put(actor_id=operator.pk, owner=PLATFORM, terms=terms, now=now)
+        alerts = alerts_read(form, budget)
+        alerts_set(actor_id=operator.pk, budget=budget, alerts=alerts, now=now)
+    return budget, terms
+
+
 def _terms(form: QueryDict) -> BudgetTerms:
     try:
         starts = date.fromisoformat(form.get("starts", ""))
         ends = date.fromisoformat(form.get("last", "")) + timedelta(days=1)
     except (ValueError, OverflowError):
         raise invalid("bad_period", refusal_text("first_and_last_day"), "starts") from None
-    percent = form.get("warn_percent", "").strip().removesuffix("%").strip()
-    if not (percent.isascii() and percent.isdigit() and len(percent) < 4):
-        raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
     return BudgetTerms(
         period=Period(starts, ends),
         amount=amount_parse(form.get("amount", ""), param="amount"),
-        warn_percent=int(percent),
         is_hard=form.get("kind") != "soft",
         is_repeated="is_repeated" in form,
         rolls_over="rolls_over" in form,

@@ -166,7 +166,7 @@ class _Plot:
     def threshold(self) -> Mark:
         percent = self.effect.warn_percent
         left = self._top * (100 - percent) / 100
-        return Mark(LEFT, self.y(left), f"Warning at {percent} % spent or held")
+        return Mark(LEFT, self.y(left), f"Alert at {percent} % spent or held")
 
 
 def _forecast_line(plot: _Plot, forecast: Forecast | None, today: date, left: Decimal) -> str:

@@ -148,11 +148,14 @@ def _of_payloads(message: OutboxMessage) -> Iterator[Recipient]:
 
 
 def _concerned(message: OutboxMessage) -> set[int]:
-    """Leads and admins by the payload's `audience`, and the `people` that it names."""
+    """Leads and admins by the payload's `audience`, and the `people` that it names; of the audience
+    `people` only these."""
     said = message.payload
     if "only" in said:
         return {said["only"]}
     project, audience = said.get("project"), said.get("audience", "admins")
+    if audience == "people":
+        return {*said["people"]}
     roles = Q()
     if audience != "leads" or project is None:
         roles |= Q(role=Role.TENANT_ADMIN)

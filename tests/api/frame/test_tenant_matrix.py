@@ -68,6 +68,7 @@ OPEN = {
     "maintenance/<uuid:maintenance_id>/preview",
     "maintenance/<uuid:maintenance_id>/end",
     "stops/<uuid:stop_id>/end",
+    "platform-budgets/<uuid:budget_id>/alerts",
     "platform-budgets/<uuid:budget_id>/guardrails",
     "platform-budgets/<uuid:budget_id>/variance-rule",
     "platform-budgets/<uuid:budget_id>/guardrails/preview",
