@@ -9,15 +9,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Max, Q
 
-from allocation.features.demand.history import (
-    HOUR,
-    booked_hours,
-    first_request,
-    in_use_hours,
-    news_since,
-    requested_hours,
-    waited_hours,
-)
 from allocation.features.demand.holidays import holidays_between
 from allocation.features.demand.model import (
     AHEAD,
@@ -30,6 +21,15 @@ from allocation.features.demand.model import (
 )
 from allocation.features.demand.models import DemandForecast, DemandHour, DemandKind
 from allocation.models import Gpu
+from allocation.queries.bookings.demand_hours import (
+    HOUR,
+    booked_hours,
+    first_request,
+    in_use_hours,
+    news_since,
+    requested_hours,
+    waited_hours,
+)
 
 # Hours that are read again: a run can end, or its end be reported, after the hour.
 AGAIN = timedelta(hours=48)

@@ -4,8 +4,9 @@ All are of UTC days, as the ledger's are. What runs now counts until now. Use an
 the hours for which nodes have sent readings, and how many hours these are is a figure of its own.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,7 +17,9 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Sum
 
-from allocation.models import ChargeSum
+from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
+from allocation.features.insights.peaks import peak_tflops
+from allocation.models import ChargeSum, GpuModel
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT, MILLIJOULES_PER_KWH, WHOLE
 from allocation.queries.bookings.money.statements import StatementOf, spend_of
 from billing.rules import Period
@@ -63,13 +66,26 @@ CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}
 WHERE NOT isempty(d.span) AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
+# Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
+_PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
+_ESTIMATED = f"r.tensor_avg IS NOT NULL AND {_PEAK} IS NOT NULL"
+_TFLOPS = f"r.tensor_avg::numeric / 100 * {_PEAK} * {WHOLE}"
+_LINKS = "(coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric"
 _USE = f"""
 SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
   coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.processes_max = 0 OR r.busy_avg < %(idle)s), 0),
   coalesce(sum(r.measured * {WHOLE}), 0),
   coalesce(sum(r.measured * r.busy_avg::numeric * {WHOLE}), 0),
   coalesce(sum(r.energy_mj), 0),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0)
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.bandwidth_avg IS NOT NULL), 0),
+  coalesce(sum(r.seconds * r.bandwidth_avg::numeric * {WHOLE}), 0),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.tensor_avg IS NOT NULL), 0),
+  coalesce(sum(r.seconds * r.tensor_avg::numeric * {WHOLE}), 0),
+  coalesce(sum(r.seconds * {_LINKS}) FILTER (WHERE {_ESTIMATED}), 0),
+  coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED}), 0),
+  coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0),
+  coalesce(sum(r.energy_mj) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0)
 FROM allocation_gpuuse r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
@@ -128,6 +144,15 @@ class Figures:
     busy: Decimal = Decimal(0)
     kwh: Decimal = Decimal(0)
     energy_gpu_hours: Decimal = Decimal(0)
+    with_bandwidth: Decimal = Decimal(0)
+    bandwidth_sum: Decimal = Decimal(0)
+    with_tensor: Decimal = Decimal(0)
+    tensor_sum: Decimal = Decimal(0)
+    link_kib: Decimal = Decimal(0)
+    tflop: Decimal = Decimal(0)
+    tflop_with_energy: Decimal = Decimal(0)
+    tflop_joules: Decimal = Decimal(0)
+    capacity: CapacityHours | None = None
     waits: list[float] = field(default_factory=list)
     pauses: int = 0
     lost_hours: Decimal = Decimal(0)
@@ -149,6 +174,32 @@ class Figures:
     def is_enough(self) -> bool:
         """Whether so much was measured that pages show what it says of all hours."""
         return self.measured_gpu_hours >= LEAST_SHOWN * self.gpu_hours > 0
+
+    @property
+    def bandwidth(self) -> Decimal | None:
+        """Percent of the memory bandwidth, of the hours with a reading of it; None: not measured."""
+        return _tenth(self.bandwidth_sum, self.with_bandwidth)
+
+    @property
+    def tensor(self) -> Decimal | None:
+        """Percent of the time that tensor cores worked; None: not measured."""
+        return _tenth(self.tensor_sum, self.with_tensor)
+
+    @property
+    def tflops_per_watt(self) -> Decimal | None:
+        """An estimate from the time of tensor cores, the product's peak and the energy of the same
+        readings; None: not measured."""
+        if not self.tflop_joules:
+            return None
+        return (self.tflop_with_energy / self.tflop_joules).quantize(Decimal("0.001"))
+
+    @property
+    def link_bytes_per_kiloflop(self) -> Decimal | None:
+        """Bytes over NVLink and PCIe for each thousand operations of tensor cores, an estimate as above:
+        communication to computation; None: not measured."""
+        if not self.tflop:
+            return None
+        return (self.link_kib * 1024 / (self.tflop * 1_000_000_000)).quantize(Decimal("0.001"))
 
     @property
     def began(self) -> int:
@@ -173,10 +224,17 @@ class Figures:
             return None
         return (self.price / (self.gpu_hours * self.busy / self.rated / 100)).quantize(Decimal("0.01"))
 
+    def add_readings(self, sums: Iterable[Decimal]) -> None:
+        """Adds what the statement of readings sums up."""
+        for (figure, unit), value in zip(_READ.items(), sums, strict=True):
+            setattr(self, figure, getattr(self, figure) + Decimal(value) / unit)
+
     def add(self, other: "Figures") -> None:
         """Adds the figures of another noun or time."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        if other.capacity is not None:
+            self.capacity = other.capacity.plus(self.capacity)
         self.waits += other.waits
         if other.spend is not None:
             self.spend = (self.spend or Decimal(0)) + other.spend
@@ -191,9 +249,35 @@ _SUMS = (
     "busy",
     "kwh",
     "energy_gpu_hours",
+    "with_bandwidth",
+    "bandwidth_sum",
+    "with_tensor",
+    "tensor_sum",
+    "link_kib",
+    "tflop",
+    "tflop_with_energy",
+    "tflop_joules",
     "pauses",
     "lost_hours",
 )
+_HOUR = 3600
+# What the statement of readings sums up, and the unit of each figure in that of its sum.
+_READ = {
+    "measured_gpu_hours": _HOUR,
+    "unused_gpu_hours": _HOUR,
+    "rated": _HOUR,
+    "busy": _HOUR,
+    "kwh": MILLIJOULES_PER_KWH,
+    "energy_gpu_hours": _HOUR,
+    "with_bandwidth": _HOUR,
+    "bandwidth_sum": _HOUR,
+    "with_tensor": _HOUR,
+    "tensor_sum": _HOUR,
+    "link_kib": 1,
+    "tflop": 1,
+    "tflop_with_energy": 1,
+    "tflop_joules": 1000,
+}
 Table = dict[tuple[date, str], Figures]
 
 
@@ -204,7 +288,7 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
     def at(day: date, name: str) -> Figures:
         return found[_begins(days, day, step), name or ""]
 
-    facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT}
+    facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT, "peaks": _peaks()}
     place, booking = _OF_PLACE[by], _OF_BOOKING[by]
     hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
     for name, day, seconds, price in _rows(hours, facts):
@@ -213,16 +297,9 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
         if whose.tenant_id is not None or by == "tenant":
             # Organisations have currencies of their own.
             row.price += price / 3600
-    for name, day, seconds, unused, rated, busy, millijoules, with_energy in _rows(
-        _USE.format(name=place), facts
-    ):
-        row = at(day, name)
-        row.measured_gpu_hours += seconds / 3600
-        row.unused_gpu_hours += unused / 3600
-        row.rated += rated / 3600
-        row.busy += busy / 3600
-        row.kwh += Decimal(millijoules) / MILLIJOULES_PER_KWH
-        row.energy_gpu_hours += with_energy / 3600
+    _readings_add(at, facts, place)
+    if whose.tenant_id is None:
+        _capacity_add(at, facts, by)
     for name, day, seconds in _rows(_WAITS.format(name=booking), facts):
         at(day, name).waits.append(seconds)
     for name, day, count, lost in _rows(_PAUSES.format(name=booking), facts):
@@ -233,6 +310,20 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
         row = at(day, name)
         row.spend = (row.spend or Decimal(0)) + amount
     return dict(found)
+
+
+def _readings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], name: str) -> None:
+    for noun, day, *sums in _rows(_USE.format(name=name), facts):
+        at(day, noun).add_readings(sums)
+
+
+def _capacity_add(at: Callable[[date, str], Figures], facts: dict[str, Any], by: str) -> None:
+    """GPUs belong to a class, and to no organisation or tier."""
+    if by != "class":
+        return
+    for name, day, hours in capacity_hours(facts["starts"], facts["ends"]):
+        row = at(day, name)
+        row.capacity = hours.plus(row.capacity)
 
 
 def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float | None]]:
@@ -312,6 +403,16 @@ def _rows(statement: str, facts: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, facts)
         return list(cursor.fetchall())
+
+
+def _peaks() -> str:
+    """The peaks of models that have one, as JSON."""
+    rows = GpuModel.objects.values_list("slug", "product_name")
+    return json.dumps({slug: peak for slug, name in rows if (peak := peak_tflops(name)) is not None})
+
+
+def _tenth(total: Decimal, hours: Decimal) -> Decimal | None:
+    return (total / hours).quantize(Decimal("0.1")) if hours else None
 
 
 def _rank(values: list[float], part: float) -> int | None:

@@ -14,6 +14,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.features.insights.capacity_hours import CapacityHours
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.figures import (
     Figures,
@@ -62,6 +63,10 @@ COLUMNS = (
     "utilisation",
     "kwh",
     "energy_gpu_hours",
+    "bandwidth",
+    "tensor",
+    "tflops_per_watt",
+    "link_bytes_per_kiloflop",
     "began",
     "wait_p50_seconds",
     "wait_p95_seconds",
@@ -209,6 +214,14 @@ def _context(
         "heat": heat_of(busy_by_hour(whose, question.days, now)),
         "hours": range(24),
         "waits": _waits(whose, question, now),
+        "saturated": [
+            (names.get(name, name), found)
+            for name, found in nouns
+            if found.with_tensor or found.with_bandwidth
+        ],
+        "went": [
+            (names.get(name, name), _went(found)) for name, found in nouns if found.capacity is not None
+        ],
         "nouns": [_noun_row(names.get(name, name), found, total, currency) for name, found in nouns],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [(label, _here(key, question.by, owner), key == weeks) for key, label in RANGES.items()],
@@ -265,6 +278,27 @@ def _change(now: Decimal, before: Decimal) -> str:
         return "nothing in the time before"
     change = round(100 * (now / before - 1))
     return f"{change:+d} % against {before:,.1f} in the time before"
+
+
+def _went(found: Figures) -> dict[str, Any]:
+    """The GPU-hours of a class by where they went; what is left was idle while nobody waited."""
+    hours = found.capacity or CapacityHours(0, 0, 0)
+    booked = float(found.gpu_hours)
+    idle = max(0.0, hours.there - hours.out_of_service - booked - hours.dark)
+    shown = {"p-use": booked, "p-unused": hours.dark, "p-all": idle, "p-unknown": hours.out_of_service}
+    parts, x = [], 0.0
+    for css, value in shown.items():
+        width = 100 * value / (sum(shown.values()) or 1)
+        parts.append({"css": css, "x": f"{x:.1f}", "width": f"{width:.1f}"})
+        x += width
+    return {
+        "booked": booked,
+        "dark": hours.dark,
+        "idle": idle,
+        "out": hours.out_of_service,
+        "there": hours.there,
+        "parts": parts,
+    }
 
 
 def _waits(whose: Whose, question: Question, now: datetime) -> list[tuple[str, int, str, str]]:

@@ -56,6 +56,17 @@ class KpiOut(serializers.Serializer[Any]):
     utilisation = _decimal("Percent busy of the time with a utilisation. Null: not measured.", null=True)
     kwh = _decimal("Measured by the GPUs.")
     energy_gpu_hours = _decimal("Hours for which it was measured.")
+    bandwidth = _decimal("Percent of the memory bandwidth. Null: not measured.", null=True)
+    tensor = _decimal("Percent of the time that tensor cores worked. Null: not measured.", null=True)
+    tflops_per_watt = _decimal(
+        "An estimate: the time of tensor cores by the product's dense FP16 peak, by the measured energy.",
+        null=True,
+    )
+    link_bytes_per_kiloflop = _decimal(
+        "Communication to computation: bytes over NVLink and PCIe for each thousand operations, an"
+        " estimate as above.",
+        null=True,
+    )
     began = serializers.IntegerField(help_text="Bookings that ran for the first time.")
     wait_p50_seconds = serializers.IntegerField(
         allow_null=True, help_text="From the earliest start that was requested. Null: none began."
@@ -78,9 +89,27 @@ class KpiOut(serializers.Serializer[Any]):
     )
 
 
+class CapacityHoursOut(serializers.Serializer[Any]):
+    """Where the hours of a class went."""
+
+    there = serializers.FloatField(help_text="GPU-hours of all GPUs that the class has today.")
+    out_of_service = serializers.FloatField(
+        help_text="Of them missing, hanging, on a node without an answer, or under maintenance."
+    )
+    dark = serializers.FloatField(
+        help_text="Of them in service and free in hours in which as many GPUs of the class were waited for."
+    )
+
+
+class SiteKpiOut(KpiOut):
+    """What a class, an organisation or a tier had in a step."""
+
+    capacity = CapacityHoursOut(allow_null=True, help_text="By class only.")
+
+
 def _shown(row: tuple[date, str, Figures]) -> dict[str, Any]:
     starts, name, found = row
-    names = [each for each in KpiOut().get_fields() if each not in ("starts", "name")]
+    names = [each for each in SiteKpiOut().get_fields() if each not in ("starts", "name")]
     return {"starts": starts, "name": name} | {each: getattr(found, each) for each in names}
 
 
@@ -111,7 +140,7 @@ def list_kpis(call: ApiView) -> list[dict[str, Any]]:
 @rest.rows(
     "platform-kpis",
     "GPU-hours, use, energy, waits, pauses and spend of the whole site over time (operators)",
-    KpiOut,
+    SiteKpiOut,
     query=_query(SITE_NOUNS),
     kind="statement",
 )
