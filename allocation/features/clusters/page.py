@@ -1,7 +1,7 @@
 """Operators' pages of observed clusters, and their card on the pages of figures."""
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from allocation.features.clusters.figures import differences_of, use_of
@@ -16,13 +16,15 @@ from allocation.features.clusters.services import (
     type_assign,
 )
 from allocation.points import FIGURE_CARDS, BookingCard
+from billing.rules import Period
 from tenants.access import Actor, PlatformActor
 from tenants.models import GpuClass, Project, User
-from tenants.platform.errors import Refused
 from tenants.web.form_page import Act, operator_form_page
 
 TEMPLATE = "clusters/card.html"
 DIFFERENCES_SHOWN = 50
+# As the page of figures.
+WEEKS, USUAL_WEEKS = ("1", "4", "12"), 4
 
 
 def _actor(operator: User) -> PlatformActor:
@@ -61,21 +63,13 @@ def _classes(actor: PlatformActor) -> list[tuple[str, str]]:
 
 def cluster_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
     """What ran outside of bookings in the days of the page, of projects that the reader may see."""
-    try:
-        days = period_read(_day(query.get("from")), _day(query.get("to")), now)
-    except Refused:
-        return None
+    ends = now.astimezone(UTC).date() + timedelta(days=1)
+    weeks = query.get("weeks", "")
+    days = Period(ends - timedelta(weeks=int(weeks) if weeks in WEEKS else USUAL_WEEKS), ends)
     projects = None if actor is None or actor.is_tenant_admin else list(actor.roles)
     rows = use_of(days.first_second, days.last_second, projects=projects)
     last = days.ends - timedelta(days=1)
     return BookingCard(TEMPLATE, {"rows": rows, "days": days, "last": last}) if rows else None
-
-
-def _day(text: str | None) -> date | None:
-    try:
-        return date.fromisoformat(text or "")
-    except ValueError:
-        return None
 
 
 FIGURE_CARDS.append(cluster_card)
