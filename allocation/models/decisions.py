@@ -24,6 +24,12 @@ class PolicyVersion(models.Model):
         help_text="Parts of the site in which another version is in force: `version`, `classes`, `tenants`"
         " by id, and the `values` that it has otherwise there.",
     )
+    scenario = models.JSONField(
+        default=dict,
+        db_default={},
+        blank=True,
+        help_text="What else it sets: `tiers`, `quotas` and `prices`; empty: nothing.",
+    )
     state = models.CharField(max_length=8, choices=State.choices)
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True)

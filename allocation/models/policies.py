@@ -59,6 +59,12 @@ class PolicyActivation(models.Model):
     tenants = models.JSONField(
         default=list, db_default=[], blank=True, help_text="Ids of organisations; empty: for all."
     )
+    applied = models.JSONField(
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="What it changed of tiers, quotas and prices: [kind, whose, field, before, after].",
+    )
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When it was carried out or given up.")
     in_force = models.ForeignKey(
         PolicyVersion,

@@ -127,6 +127,16 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "class_unknown_here": gettext_lazy("There is no such GPU class on this site."),
     "tier_unknown_here": gettext_lazy("There is no such tier on this site."),
     "no_typical_price": gettext_lazy("There is no typical price of %(gpu_class)s in %(tier)s. Add one."),
+    "policy_part_scenario": gettext_lazy(
+        "It also sets %(names)s, which have one value for the whole site. Activate the version for all."
+    ),
+    "scenario_object": gettext_lazy("%(name)s is not an object."),
+    "scenario_list": gettext_lazy("%(name)s is not a list."),
+    "scenario_needs": gettext_lazy("Each of %(name)s needs %(needed)s."),
+    "scenario_unknown": gettext_lazy("There is no %(name)s. Known: %(known)s."),
+    "scenario_missing": gettext_lazy("There is no %(name)s on this site. A scenario changes what there is."),
+    "scenario_value": gettext_lazy("The value of %(name)s has another type."),
+    "scenario_many": gettext_lazy("A scenario has at most %(most)s values."),
     "policy_part_class": gettext_lazy("There is no GPU class %(name)s."),
     "policy_part_tenant": gettext_lazy("There is no organisation %(name)s."),
     "policy_part_of_classes": gettext_lazy(

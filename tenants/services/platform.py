@@ -82,7 +82,7 @@ LIMITS = {
 
 
 @transaction.atomic
-def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> Tier:
+def tier_set(*, operator: User | None, slug: str, terms: TierTerms, now: datetime) -> Tier:
     """Creates or changes the tier; running bookings are not affected. Writes to all logs.
 
     Raises:
@@ -94,7 +94,7 @@ def tier_set(*, operator: User, slug: str, terms: TierTerms, now: datetime) -> T
     tier, _ = Tier.objects.update_or_create(slug=slug, defaults=values)
     if before != values:
         audit_everywhere(
-            actor_id=operator.id,
+            actor_id=operator.id if operator else None,
             action="tier.set",
             target=("tier", slug),
             now=now,

@@ -56,7 +56,9 @@ def quota_set(*, actor: Actor, project: Project, gpu_class: str, share: Share, n
 
 
 @transaction.atomic
-def tenant_quota_set(*, operator: User, tenant: Tenant, gpu_class: str, share: Share, now: datetime) -> Quota:
+def tenant_quota_set(
+    *, operator: User | None, tenant: Tenant, gpu_class: str, share: Share, now: datetime
+) -> Quota:
     """Sets a tenant's share; never below what its projects are guaranteed. In `operator_tx`.
 
     Raises:
@@ -82,7 +84,8 @@ def tenant_quota_set(*, operator: User, tenant: Tenant, gpu_class: str, share: S
             owner=tenant.name,
             numbers={"promised": promised, "wanted": share.guaranteed_units},
         )
-    return _write(Quota(tenant=tenant, project=None, gpu_class=model), share, operator.id, now)
+    user_id = operator.id if operator else None
+    return _write(Quota(tenant=tenant, project=None, gpu_class=model), share, user_id, now)
 
 
 @transaction.atomic
@@ -121,7 +124,7 @@ def _write_more(rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id:
     return _write(row, share, user_id, now)
 
 
-def _write(row: Quota, share: Share, user_id: int, now: datetime) -> Quota:
+def _write(row: Quota, share: Share, user_id: int | None, now: datetime) -> Quota:
     values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,
         "borrow_limit_units": share.borrow_limit_units,

@@ -43,6 +43,13 @@ class PolicyIn(Strict):
     """The parameters of a new version; those left out have their defaults."""
 
     document = serializers.DictField(help_text='`{"grid": 600, "victim_rules": ["taken_back"]}`')
+    scenario = serializers.DictField(
+        required=False,
+        help_text='What else it sets: `{"tiers": {"spot": {"grace_seconds": 300}}, "quotas": [{"tenant":'
+        ' "acme", "gpu_class": "h100", "guaranteed_units": 448000, "borrow_limit_units": null,'
+        ' "lend_limit_units": null, "weight": 2}], "prices": [{"gpu_class": "h100", "tier": "spot",'
+        ' "per_gpu_hour": "1.50"}]}`. What is left out stays as it is.',
+    )
 
 
 class PolicyWaitingOut(serializers.Serializer[Any]):
@@ -93,6 +100,7 @@ class PolicyVersionOut(serializers.Serializer[Any]):
     document = serializers.DictField(
         source="version.document", help_text="The values that differ from the defaults."
     )
+    scenario = serializers.DictField(source="version.scenario", help_text="What else it sets.")
     approved_by = serializers.CharField(source="approval.by.username", default=None, allow_null=True)
     active_from = serializers.DateTimeField(
         source="last.ended_at", default=None, allow_null=True, help_text="When it went into force last."
@@ -180,11 +188,16 @@ class PolicyVersions(OperatorView):
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Stores a draft, which decides nothing, and returns it. `bad_policy` names the value that
-        is not allowed."""
+        is not allowed, `bad_scenario` the tier, quota or price."""
         sent = self.sent(PolicyIn)
 
         def draft() -> VersionFacts:
-            made = policy_draft(document=sent["document"], now=self.now, created_by_id=self.user.id)
+            made = policy_draft(
+                document=sent["document"],
+                now=self.now,
+                created_by_id=self.user.id,
+                scenario=sent.get("scenario"),
+            )
             return version_facts(made.number)
 
         return self.operate(draft, PolicyVersionOut, status=201)

@@ -42,6 +42,7 @@ class Input:
     names: Names
     sides: Sides
     rates: Rates
+    candidate_rates: Rates
     energy: Mapping[str, tuple[int, int]]
 
 
@@ -243,21 +244,24 @@ def _energy(energy: Mapping[str, tuple[int, int]], side: Sequence[Outcome]) -> i
 
 def _with_money(found: Input, rows: list[Report]) -> list[Report]:
     """Adds to each organisation its GPU-hours, and what they cost at present prices."""
-    sides = ("active", found.sides.active), ("candidate", found.sides.candidate)
+    sides = (
+        ("active", found.sides.active, found.rates),
+        ("candidate", found.sides.candidate, found.candidate_rates),
+    )
     for row in rows:
-        for name, side in sides:
-            row[name] |= _spent(found, row["name"], side)
+        for name, side, rates in sides:
+            row[name] |= _spent(found, row["name"], side, rates)
     return rows
 
 
-def _spent(found: Input, tenant: str, side: Sequence[Outcome]) -> Report:
+def _spent(found: Input, tenant: str, side: Sequence[Outcome], rates: Rates) -> Report:
     """Unit-seconds as GPU-seconds, and the price in steps of the ledger."""
     used = money = 0
     for outcome in side:
         for (owner, _, gpu_class, tier), units in outcome.used.items():
             if found.names.tenants.get(owner) == tenant:
                 used += units
-                money += units * found.rates.get((gpu_class, tier), 0)
+                money += units * rates.get((gpu_class, tier), 0)
     whole = UNITS_PER_GPU * len(side)
     return {"gpu_seconds": used // whole, "money": money // (whole * HOUR)}
 

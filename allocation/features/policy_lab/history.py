@@ -1,5 +1,6 @@
 """Reads the site's past: requests with their times, lengths of runs, outages and maintenance."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -11,6 +12,7 @@ from allocation.features.policy_lab.play import History, Outage, Past, Planned
 from allocation.models import Booking, Gpu, GpuEvent, Maintenance
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.states import State
+from allocation.services.policy.scenarios import Key, Value, scenario_site
 from allocation.services.snapshot.hardware import maintenance_rows
 from allocation.services.snapshot.snapshot import calendar_read, requests_of, seconds
 from solver import Request, Snapshot
@@ -73,6 +75,16 @@ def history_read(since: datetime, until: datetime) -> tuple[History, Names]:
     )
     history = History(site, past, seconds(until), _outages(since, until), _maintenance(since, until))
     return history, names
+
+
+def history_with(history: History, scenario: Mapping[Key, Value]) -> History:
+    """The same past on a site with the tiers and limits of a scenario."""
+    if not scenario:
+        return history
+    asked = replace(history.site, requests=tuple(each.request for each in history.past))
+    site = scenario_site(asked, scenario)
+    past = (replace(each, request=request) for each, request in zip(history.past, site.requests, strict=True))
+    return replace(history, site=replace(site, requests=()), past=tuple(past))
 
 
 def lengths_of(history: History, seed: int) -> dict[str, int]:

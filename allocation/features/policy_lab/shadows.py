@@ -19,6 +19,7 @@ from allocation.models import Booking, Decision, PolicyVersion
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version
+from allocation.services.policy.scenarios import scenario_read, scenario_site
 from allocation.services.snapshot.snapshot import instant
 from allocation.words.refusals import refusal_text
 from solver import Plan, decode, solve
@@ -198,7 +199,8 @@ def _next(shadow: PolicyShadow) -> Decision | None:
 def _differences(decision: Decision, version: PolicyVersion) -> list[Difference]:
     stored = decision_rebuild(decision_chain(decision))
     with gc_paused():
-        candidate = solve(stored.snapshot, policy_of(version))
+        snapshot = scenario_site(stored.snapshot, scenario_read(version.scenario))
+        candidate = solve(snapshot, policy_of(version))
     return list(differences(decode(Plan, stored.plan_bytes), candidate))
 
 

@@ -4,16 +4,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
+from allocation.features.policy_lab.figures import Input, Rates, Report, Sides, report_of
 from allocation.features.policy_lab.history import (
     energy_read,
     history_read,
+    history_with,
     is_drawn,
     lengths_of,
 )
@@ -22,6 +24,7 @@ from allocation.features.policy_lab.play import Fate, History, Outcome, Play
 from allocation.models import Booking, PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version
+from allocation.services.policy.scenarios import scenario_read
 from allocation.words.refusals import refusal_text
 from billing.price_books import current_prices
 from billing.rules import LEDGER_STEP
@@ -204,7 +207,18 @@ def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable
     sides = Sides(tuple(found[False, seed] for seed in seeds), tuple(found[True, seed] for seed in seeds))
     rates = {key: int(price.per_gpu_hour / LEDGER_STEP) for key, price in current_prices(trial.until).items()}
     energy = energy_read(since, trial.until)
-    return report_of(Input(history, names, sides, rates, energy))
+    others = _candidate_rates(rates, trial.candidate)
+    return report_of(Input(history, names, sides, rates, others, energy))
+
+
+def _candidate_rates(rates: Rates, candidate: PolicyVersion) -> Rates:
+    """The prices that are in force with the candidate."""
+    found = dict(rates)
+    for (kind, whose, _), value in scenario_read(candidate.scenario).items():
+        if kind == "price":
+            gpu_class, _, tier = whose.partition("/")
+            found[gpu_class, tier] = int(Decimal(str(value)) / LEDGER_STEP)
+    return found
 
 
 def _begin(since: datetime) -> datetime:
@@ -261,7 +275,8 @@ def _part(trial: PolicyTrial, history: History, key: tuple[bool, int], progress:
     if made is not None:
         return outcome_read(made.outcome)
     version = trial.candidate if is_candidate else trial.against
-    play = Play(history, policy_of(version), lengths_of(history, seed))
+    site = history_with(history, scenario_read(trial.candidate.scenario)) if is_candidate else history
+    play = Play(site, policy_of(version), lengths_of(history, seed))
     with gc_paused():
         for now in play.turns():
             progress.at(now)

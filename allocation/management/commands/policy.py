@@ -1,8 +1,10 @@
 """Shows or changes the live policy. The next cycle uses it, without a restart."""
 
+import json
 from argparse import ArgumentParser
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -58,6 +60,9 @@ class Command(BaseCommand):
         act.add_argument(
             "--rollback", nargs="?", type=int, const=0, metavar="N", help="go back, by default one version"
         )
+        parser.add_argument(
+            "--scenario", type=Path, help="with --draft: a JSON file of tiers, quotas and prices that it sets"
+        )
         parser.add_argument("--starts", default="", help="with --activate: 2026-12-01T08:00:00Z; else now")
         for name in ("class", "tenant"):
             parser.add_argument(
@@ -78,7 +83,9 @@ class Command(BaseCommand):
         try:
             by = operator_by_name(operator)
             is_shown = (
-                self._versions_act(options, by, now) if not entries else self._change(entries, options, by)
+                self._change(entries, options, by)
+                if entries or options["scenario"]
+                else self._versions_act(options, by, now)
             )
         except Refused as refusal:
             live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
@@ -90,9 +97,14 @@ class Command(BaseCommand):
         """A script that sets the same values again makes no version."""
         live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
         document = changed(dict(live.document), entries)
+        facts: dict[str, Any] = {"now": timezone.now(), "created_by_id": by.id if by else None}
+        if options["scenario"] is not None:
+            if not options["draft"]:
+                raise CommandError("Write --draft: a scenario goes into force with --activate.")
+            facts["scenario"] = json.loads(options["scenario"].read_text(encoding="utf-8"))
         make = policy_draft if options["draft"] else policy_publish
-        if document != live.document:
-            made = make(document=document, now=timezone.now(), created_by_id=by.id if by else None)
+        if document != live.document or "scenario" in facts:
+            made = make(document=document, **facts)
             if options["draft"]:
                 self.stdout.write(f"Version {made.number} is a draft.")
         return not options["draft"]

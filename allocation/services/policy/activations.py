@@ -26,6 +26,13 @@ from allocation.services.policy.policies import (
     policy_tiers_check,
     policy_version,
 )
+from allocation.services.policy.scenarios import (
+    Values,
+    scenario_apply,
+    scenario_lines,
+    scenario_read,
+    scenario_undo,
+)
 from allocation.services.record.site_events import policy_event
 from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
@@ -106,12 +113,16 @@ def _is_new_check(live: PolicyVersion, version: PolicyVersion, part: Part) -> No
         is_new = rows != live.parts and any(row["values"] for row in rows if row["version"] == version.number)
     else:
         is_new = bool(policy_differences(live, version)["after"]) or live.parts != version.parts
+        is_new = is_new or bool(scenario_lines(version.scenario))
     if not is_new:
         raise invalid("no_change", refusal_text("policy_unchanged"), "number")
 
 
 def _parts_with(live: PolicyVersion, version: PolicyVersion, part: Part) -> list[dict[str, Any]]:
     """The parts of the version in force, with one in which `version` is. Raises Refused."""
+    if version.scenario:
+        sentence = refusal_text("policy_part_scenario", names=", ".join(sorted(version.scenario)))
+        raise invalid("not_for_a_part", sentence, "classes")
     if version.parts:
         raise invalid(
             "not_for_a_part", refusal_text("policy_part_of_parts", number=version.number), "classes"
@@ -219,13 +230,14 @@ def _carry_out_or_fail(found: PolicyActivation, live: PolicyVersion, now: dateti
     """What can't be read by now is never in force."""
     try:
         _is_readable_check(found.version)
-        if _part_of(found):
-            _parts_with(live, found.version, _part_of(found))
+        # All of it, or none.
+        with transaction.atomic():
+            _carry_out(found, live, now)
     except Refused as refusal:
+        found.refresh_from_db()
         _end(found, State.FAILED, now, note=refusal.sentence[:300])
         _log(found, "policy.activation_failed", found.asked_by_id, now, note=refusal.sentence[:300])
         return False
-    _carry_out(found, live, now)
     return True
 
 
@@ -241,11 +253,22 @@ def _carry_out(made: PolicyActivation, live: PolicyVersion, now: datetime) -> No
     version.state = PolicyVersion.State.LIVE
     version.save(update_fields=["state"])
     made.former, made.in_force = live, version
+    made.applied = scenario_apply(_wanted(made), made.asked_by, now)
     _end(made, State.DONE, now)
     action = _ACTIONS.get(made.kind, "policy.published")
     _log(made, action, made.asked_by_id, now, **_approval_words(made))
     escalations_from_policy(node_policy_of(version.document), now)
     policy_event(version, now)
+
+
+def _wanted(made: PolicyActivation) -> Values:
+    """What an activation sets of tiers, quotas and prices: its scenario, or, going back, what was before."""
+    if made.kind not in _ACTIONS:
+        return scenario_read(made.version.scenario)
+    done = PolicyActivation.objects.filter(state=State.DONE)
+    last = done.filter(in_force=made.version).order_by("-id").first()
+    since = done.filter(id__gt=last.pk if last else 0).order_by("-id")
+    return scenario_undo(since.values_list("applied", flat=True))
 
 
 def _part_of(made: PolicyActivation) -> Part:
@@ -277,6 +300,7 @@ def _log(made: PolicyActivation, action: str, operator_id: int | None, now: date
     except ValueError:
         changes = {"before": {}, "after": {}}
     said = {"reason": made.reason, "version": made.version_id, **_part_words(made)} | more
+    said |= {"set": [" ".join(map(str, (*row[:3], row[4]))) for row in made.applied]}
     platform_record(
         operator_id,
         action,
@@ -325,7 +349,7 @@ def _asked(  # noqa: PLR0913 (named columns of one row)
 
 def _end(made: PolicyActivation, state: PolicyActivation.State, now: datetime, note: str = "") -> None:
     made.state, made.ended_at, made.note = state, now, note
-    made.save(update_fields=["state", "ended_at", "former", "in_force", "note"])
+    made.save(update_fields=["state", "ended_at", "former", "in_force", "applied", "note"])
 
 
 def _due_at(

@@ -7,6 +7,7 @@ from allocation.models import PolicyVersion
 from allocation.services.policy.names import COUNTS, LABELS, NO_NAMES
 from allocation.services.policy.parts import part_names
 from allocation.services.policy.policies import PolicyValue, policy_changes, tier_seconds_text
+from allocation.services.policy.scenarios import scenario_lines
 from tenants.services import seconds_text
 
 
@@ -35,6 +36,8 @@ def version_lines(before: PolicyVersion, after: PolicyVersion) -> list[str]:
             continue
         there = difference_lines(after.document, {**after.document, **now["values"]})
         lines += [f"In {part_names(now)}, as version {number}: {each}" for each in there]
+    if after.scenario and after.scenario != before.scenario:
+        lines += scenario_lines(after.scenario)
     return lines
 
 

@@ -13,6 +13,14 @@ from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.parts import part_of
+from allocation.services.policy.scenarios import (
+    NOTHING,
+    Key,
+    Value,
+    scenario_check,
+    scenario_lines,
+    scenario_site,
+)
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.words.refusals import refusal_text
 from solver import Plan, Policy, solve
@@ -242,22 +250,32 @@ def _not_taken(error: Exception) -> Refused:
     return invalid("bad_policy", refusal_text("bad_policy", error=error)[:300], "document")
 
 
-def policy_draft(*, document: object, now: datetime, created_by_id: int | None = None) -> PolicyVersion:
-    """Stores a version that nothing uses, after a dry run.
+def policy_draft(
+    *,
+    document: object,
+    now: datetime,
+    created_by_id: int | None = None,
+    scenario: Mapping[str, Any] | None = None,
+) -> PolicyVersion:
+    """Stores a version that nothing uses, after a dry run. The `scenario` is what else it sets.
 
     Raises:
-        Refused: `bad_policy`.
+        Refused: `bad_policy` or `bad_scenario`.
     """
-    policy_dry_run(document, now)
+    values = scenario_check(scenario) if scenario else {}
+    policy_dry_run(document, now, values)
     with transaction.atomic():
         live = policy_lock()
-        version = policy_add(document, now, created_by_id)
+        version = policy_add(document, now, created_by_id, scenario=scenario)
+        changes = policy_changes(live.document, version.document)
+        if scenario:
+            changes["after"]["scenario"] = tuple(scenario_lines(scenario))
         platform_record(
             operator_id=created_by_id,
             action="policy.drafted",
             target=("policy", version.number),
             now=now,
-            **policy_changes(live.document, version.document),
+            **changes,
         )
     return version
 
@@ -273,12 +291,14 @@ def policy_add(
     now: datetime,
     created_by_id: int | None,
     parts: Sequence[Mapping[str, Any]] = (),
+    scenario: Mapping[str, Any] | None = None,
 ) -> PolicyVersion:
     """Adds a draft with the next number, while the versions are locked."""
     return PolicyVersion.objects.create(
         number=PolicyVersion.objects.latest("number").number + 1,
         document=document,
         parts=[dict(row) for row in parts],
+        scenario=dict(scenario or {}),
         state=PolicyVersion.State.DRAFT,
         created=now,
         created_by_id=created_by_id,
@@ -305,12 +325,13 @@ def policy_differences(before: PolicyVersion, after: PolicyVersion) -> dict[str,
         raise _not_taken(error) from error
 
 
-def policy_dry_run(document: object, now: datetime) -> None:
-    """Decides the present site by a document. Raises Refused `bad_policy`."""
+def policy_dry_run(document: object, now: datetime, scenario: Mapping[Key, Value] = NOTHING) -> None:
+    """Decides the present site by a document, with the values of a scenario. Raises Refused
+    `bad_policy`."""
     try:
         policy = policy_read(document, 0)
         policy_tiers_check(policy)
-        snapshot = snapshot_read(now)
+        snapshot = scenario_site(snapshot_read(now), scenario)
         with gc_paused():
             solve(snapshot, policy)
     except SOLVER_FAULTS as error:

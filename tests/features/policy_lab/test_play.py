@@ -83,7 +83,7 @@ def report(history: History, active: Outcome, candidate: Outcome) -> Report:
         {each.tenant: each.tenant for each in ids.values()},
         {each.project: each.project for each in ids.values()},
     )
-    return report_of(Input(history, names, Sides((active,), (candidate,)), {}, {}))
+    return report_of(Input(history, names, Sides((active,), (candidate,)), {}, {}, {}))
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -1,0 +1,190 @@
+"""Scenarios: a version that sets tiers, quotas and prices, too, all of it or nothing, and takes it back."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from allocation.features.policy_lab.history import history_with
+from allocation.features.policy_lab.play import History
+from allocation.models import PolicyActivation, PolicyVersion
+from allocation.services.decide.cycle import tick_run
+from allocation.services.policy.activations import policy_activate, policy_rollback
+from allocation.services.policy.scenarios import scenario_lines, scenario_read
+from billing.price_books import current_prices
+from tenants.models import Quota, Tier
+from tenants.platform.errors import Refused
+from tests.api.builders import Site, a_site, said
+from tests.features.policy_lab.test_play import a_past
+from tests.features.policy_lab.test_play import a_site as a_played_site
+from tests.roles import as_role, as_system
+
+NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def site(db: None) -> Site:
+    return a_site()
+
+
+def scenario_of(site: Site, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    slug = site.project.tenant.slug
+    return {
+        "tiers": {"spot": {"grace_seconds": 77}},
+        "quotas": [{"tenant": slug, "gpu_class": "h100", "weight": 7, "lend_limit_units": 0}],
+        "prices": [{"gpu_class": "h100", "tier": "standard", "per_gpu_hour": "9.50"}],
+    } | more
+
+
+def drafted(site: Site, scenario: dict[str, Any], **document: object) -> int:
+    answer = site.operator.post("policy/versions", {"document": document, "scenario": scenario})
+    assert answer.status_code == 201, answer.content
+    number: int = said(answer)["number"]
+    return number
+
+
+def values(site: Site) -> tuple[int, int, int | None, Decimal]:
+    with as_system():
+        quota = Quota.objects.get(tenant=site.project.tenant, project=None, gpu_class="h100")
+        grace = Tier.objects.get(slug="spot").grace_seconds
+        price = current_prices(NOW + timedelta(days=300))["h100", "standard"].per_gpu_hour
+        return grace, quota.weight, quota.lend_limit_units, price
+
+
+def activated(site: Site, number: int, now: datetime = NOW, **more: Any) -> PolicyActivation:  # noqa: ANN401
+    with as_role("portal_ops"):
+        by = site.people["operator"].pk
+        return policy_activate(number=number, now=now, operator_id=by, waiver="I am alone.", **more)
+
+
+@pytest.mark.django_db
+def test_all_parts_are_applied_in_one_act_and_taken_back_in_one(site: Site) -> None:
+    before = values(site)
+    number = drafted(site, scenario_of(site), grid=600)
+    assert values(site) == before, "a draft sets nothing"
+    with as_system():
+        lines = scenario_lines(PolicyVersion.objects.get(number=number).scenario)
+    assert "spot, grace seconds: 600 to 77" in lines or any("to 77" in line for line in lines)
+    made = activated(site, number)
+    assert values(site) == (77, 7, 0, Decimal("9.5"))
+    assert len(made.applied) == 4
+    with as_system():
+        back = policy_rollback(now=NOW + HOUR, operator_id=None, reason="Dear.")
+    assert (back.in_force_id, values(site)) == (1, before)
+    with as_system():
+        policy_rollback(now=NOW + 2 * HOUR, operator_id=None, reason="Again.", number=number)
+    assert values(site) == (77, 7, 0, Decimal("9.5"))
+
+
+@pytest.mark.django_db
+def test_what_somebody_has_set_since_is_left_as_it_is(site: Site) -> None:
+    before = values(site)
+    activated(site, drafted(site, scenario_of(site)))
+    with as_system():
+        Tier.objects.filter(slug="spot").update(grace_seconds=99)
+        policy_rollback(now=NOW + HOUR, operator_id=None, reason="Dear.")
+    assert values(site) == (99, *before[1:])
+
+
+@pytest.mark.django_db
+def test_none_is_applied_where_one_can_not_be(site: Site) -> None:
+    """The guarantee is below what projects are promised by the time at which the version is due."""
+    slug = site.project.tenant.slug
+    row = {"tenant": slug, "gpu_class": "h100", "guaranteed_units": 0}
+    number = drafted(site, scenario_of(site, quotas=[row]), grid=600)
+    before = values(site)
+    with as_system():
+        mine: dict[str, Any] = {
+            "tenant": site.project.tenant,
+            "project": site.project,
+            "gpu_class_id": "h100",
+        }
+        Quota.objects.update_or_create(**mine, defaults={"guaranteed_units": 56_000})
+    with pytest.raises(Refused, match="guarantees_promised"):
+        activated(site, number)
+    activated(site, number, starts=NOW + HOUR)
+    with as_system():
+        tick_run(NOW + HOUR)
+        made = PolicyActivation.objects.latest("id")
+    assert (made.state, made.in_force_id, values(site)) == ("failed", None, before)
+    with as_system():
+        assert PolicyVersion.objects.get(state="live").number == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        {"tears": {}},
+        {"tiers": {"spot": {"grace": 7}}},
+        {"tiers": {"spot": {"grace_seconds": "7"}}},
+        {"tiers": {"spot": {"pausable": 7}}},
+        {"tiers": {"gold": {"grace_seconds": 7}}},
+        {"tiers": []},
+        {"tiers": {"spot": 7}},
+        {"quotas": [{"tenant": "nobody", "gpu_class": "h100", "weight": 7}]},
+        {"quotas": [{"gpu_class": "h100", "weight": 7}]},
+        {"quotas": [{"tenant": "helix", "gpu_class": "h100", "weights": 7}]},
+        {"quotas": {"tenant": "helix"}},
+        {"prices": [{"gpu_class": "h100", "tier": "standard", "per_gpu_hour": "dear"}]},
+        {"prices": [{"gpu_class": "h9", "tier": "standard", "per_gpu_hour": "1"}]},
+    ],
+)
+def test_what_a_site_does_not_have_is_refused(site: Site, scenario: dict[str, Any]) -> None:
+    answer = site.operator.post("policy/versions", {"document": {}, "scenario": scenario})
+    assert (answer.status_code, "bad_scenario" in answer.content.decode()) == (422, True), answer.content
+    with as_system():
+        assert PolicyVersion.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_a_part_of_the_site_has_no_tiers_of_its_own(site: Site) -> None:
+    number = drafted(site, scenario_of(site), patience=600)
+    with pytest.raises(Refused, match="not_for_a_part") as found:
+        activated(site, number, classes=["h100"])
+    assert "prices, quotas, tiers" in found.value.sentence
+
+
+@pytest.mark.django_db
+def test_a_trial_plays_the_tiers_and_quotas_of_the_candidate(site: Site) -> None:
+    tenant = site.project.tenant
+    played = a_played_site(tenants=(str(tenant.pk), "b"))
+    history = History(played, (a_past(1, 0, tenant=str(tenant.pk)),), played.now + 86_400)
+    wanted = scenario_read(
+        {
+            "tiers": {"standard": {"priority": 3, "pausable": True}},
+            "quotas": [{"tenant": tenant.slug, "gpu_class": "h100", "guaranteed_units": 1}],
+        }
+    )
+    with as_system():
+        found = history_with(history, wanted)
+    standard = next(tier for tier in found.site.tiers if tier.slug == "standard")
+    assert (standard.priority, standard.pausable) == (3, True)
+    assert found.past[0].request.priority == 3
+    assert found.site.limits[0].guaranteed == 1
+    assert found.site.limits[1] == history.site.limits[1]
+    assert found.site.requests == ()
+
+
+@pytest.mark.django_db
+def test_the_command_drafts_a_scenario_and_puts_a_version_into_force_for_a_class(
+    site: Site, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "scenario.json", StringIO()
+    file.write_text(json.dumps(scenario_of(site)), encoding="utf-8")
+    with as_system():
+        with pytest.raises(CommandError, match="--draft"):
+            call_command("policy", "patience=600", scenario=file)
+        call_command("policy", draft=True, scenario=file, stdout=out)
+        assert "Version 2 is a draft." in out.getvalue()
+        assert PolicyVersion.objects.get(number=2).scenario == scenario_of(site)
+        call_command("policy", "patience=600", draft=True)
+        by = site.people["operator"].username
+        call_command("policy", "--activate", "3", "--class", "h100", operator=by, waiver="Alone.", stdout=out)
+    assert "   3  partial for h100" in out.getvalue()
