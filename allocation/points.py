@@ -139,9 +139,23 @@ def home_parts(actor: Any) -> list[HomePart]:  # noqa: ANN401 (an Actor)
 
 
 @dataclass(frozen=True, slots=True)
+class Quoted:
+    """What a quote is for: project, request, its tier, the workload or "", and the reader's time zone.
+    `starts` and `seconds` are those of the first option."""
+
+    project: Any
+    ask: Any
+    tier: str
+    workload: str
+    zone: str
+    starts: datetime
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
-    """What finished runs of a workload say about its next booking: a sentence with its numbers, the
-    changed request (None: no request changes it), and an address with what to do."""
+    """What would be better than the request: a sentence with its numbers, the changed request (None:
+    no request changes it), and an address with what to do."""
 
     code: str
     sentence: str
@@ -149,17 +163,15 @@ class Advice:
     link: str
 
 
-QuoteAdvice: TypeAlias = Callable[[Any, str, Any, datetime], Iterable[Advice]]
+QuoteAdvice: TypeAlias = Callable[[Quoted, datetime], Iterable[Advice]]
 
 QUOTE_ADVICE: list[QuoteAdvice] = []
-"""Each returns advice by project, name of the workload, request and instant."""
+"""Each returns advice for what is quoted, at an instant."""
 
 
-def quote_advice(project: Any, workload: str, ask: Any, now: datetime) -> tuple[Advice, ...]:  # noqa: ANN401 (rows)
-    """Returns the advice for a request of a workload."""
-    return (
-        tuple(each for read in QUOTE_ADVICE for each in read(project, workload, ask, now)) if workload else ()
-    )
+def quote_advice(quoted: Quoted, now: datetime) -> tuple[Advice, ...]:
+    """Returns all advice for what is quoted."""
+    return tuple(each for read in QUOTE_ADVICE for each in read(quoted, now))
 
 
 WorkloadsKnown: TypeAlias = Callable[[UUID], list[str]]

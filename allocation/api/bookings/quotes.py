@@ -167,9 +167,9 @@ class WorkLengthOut(serializers.Serializer[Any]):
 
 
 class AdviceOut(serializers.Serializer[Any]):
-    """What finished runs of the workload say about its next booking."""
+    """What would be better, by finished runs of the workload or by forecasts of demand."""
 
-    code = serializers.CharField(help_text="`slice`, `cores`, `class` and others.")
+    code = serializers.CharField(help_text="`slice`, `cores`, `class`, `later` and others.")
     sentence = serializers.CharField(help_text="With the numbers behind it.")
     request = serializers.SerializerMethodField(
         help_text="The changed request. Null: a program has to change, and no request."
@@ -187,7 +187,8 @@ class AdviceOut(serializers.Serializer[Any]):
     @extend_schema_field(serializers.DictField(child=serializers.CharField()))
     def get_labels(self, advice: Advice) -> dict[str, str]:
         """The labels of a booking that takes it."""
-        return {LABEL: self.context["workload"], "advice": advice.code}
+        workload = self.context["workload"]
+        return ({LABEL: workload} if workload else {}) | {"advice": advice.code}
 
 
 class QuoteOut(serializers.Serializer[Any]):
@@ -213,7 +214,9 @@ class QuoteOut(serializers.Serializer[Any]):
     )
     lengths = WorkLengthOut(many=True, help_text="Of a kind of work on each class; empty for a fixed length.")
     workload = serializers.CharField(help_text="By the label, the kind of work or the name. Empty: none.")
-    advice = serializers.SerializerMethodField(help_text="What finished runs of the workload say.")
+    advice = serializers.SerializerMethodField(
+        help_text="What would be better, by finished runs of the workload or by forecasts of demand."
+    )
     diverted = serializers.CharField(
         help_text="Why the project's choice puts the cheapest class first. Empty: it does not."
     )

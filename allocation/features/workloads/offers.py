@@ -17,7 +17,7 @@ from allocation.features.workloads.models import AdviceShown, Diversion
 from allocation.features.workloads.profiles import Profile, profiles_of
 from allocation.features.workloads.runs import FinishedRun, runs_of
 from allocation.models import BookingLabel, Gpu, GpuModel
-from allocation.points import Advice
+from allocation.points import Advice, Quoted
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.diagnosis import nvlink_peak_kb
@@ -59,9 +59,12 @@ class Effect:
         return None if found is None else round(100 * (found[0] / found[1] - 1))
 
 
-def quote_advice_read(project: Project, name: str, ask: AskDocument, now: datetime) -> Iterable[Advice]:
+def quote_advice_read(quoted: Quoted, now: datetime) -> Iterable[Advice]:
     """The advice for a request of a workload, counted as shown."""
-    found = advice_for(project, name, profiles_of(runs_of(project.id, name)), ask)
+    project, name = quoted.project, quoted.workload
+    if not name:
+        return ()
+    found = advice_for(project, name, profiles_of(runs_of(project.id, name)), quoted.ask)
     if found:
         _count(project, name, found, now)
     return found

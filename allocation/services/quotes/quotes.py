@@ -10,7 +10,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
-from allocation.points import Advice, quote_advice
+from allocation.points import Advice, Quoted, quote_advice
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.workload_names import workload_named
@@ -122,9 +122,23 @@ def quote_make(
         asks_hook=without is None and hook_decides(actor.tenant_id),
         lengths=tuple(work_lengths(admission.ask, project.id)),
         workload=workload,
-        advice=() if without else quote_advice(project, workload, plain.ask, now),
+        advice=() if without else _advice(project, plain, workload, options, now),
         diverted="" if request.diversion is None else str(request.diversion.sentence),
     )
+
+
+def _advice(
+    project: Project,
+    request: BookingRequest,
+    workload: str,
+    options: Sequence[QuoteOption],
+    now: datetime,
+) -> tuple[Advice, ...]:
+    """Advice for the request, next to its first option; without one, as if it could start now."""
+    starts = options[0].starts if options else now
+    seconds = round((options[0].ends - starts).total_seconds()) if options else request.ask.duration
+    quoted = Quoted(project, request.ask, request.tier, workload, request.zone, starts, seconds)
+    return quote_advice(quoted, now)
 
 
 def _site(now: datetime, without: Booking | None) -> Availability:
