@@ -28,10 +28,10 @@ def a_cheap_hour(wanted: float) -> int:
     with as_system():
         price_book_publish(
             actor_id=None,
-            valid_from=now,
+            valid_from=now - timedelta(seconds=30),
             prices={("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")},
             peaks=Peaks(peak_hours("UTC", spans), {("h100", "standard"): Decimal("9.60")}),
-            now=now,
+            now=now - timedelta(seconds=30),
         )
         at = now.replace(minute=0, second=0, microsecond=0)
         DemandForecast.objects.create(
@@ -63,7 +63,7 @@ def test_a_later_start_is_offered_with_what_it_saves_and_can_be_taken(site: Site
     assert advice["labels"] == {"advice": "later"}
     taken = {"project": "folding", "request": advice["request"], "tier": "standard"}
     option = said(site.researcher.post("quotes", taken))["options"][0]
-    assert option["price"] == "9.60"
+    assert Decimal(option["price"]) == Decimal("9.60")
     assert f"T{cheap:02}:00:00" in option["starts"]
     client.force_login(site.people["researcher"])
     page = client.get("/t/helix/book?q=2+h100+1h&project=folding")
