@@ -1,6 +1,6 @@
 """A quote names a later start of the coming day that costs less, if no wait is expected then."""
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from decimal import Decimal
 
 import pytest
