@@ -1,7 +1,7 @@
 """Reads people, quotas, tiers, tokens and the outbox for pages and the REST API."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -36,12 +36,21 @@ def is_only_operator(user_id: int) -> bool:
     return not others.exists()
 
 
-@dataclass(slots=True)
-class ProjectPeople:
-    """A project and its members, leads first."""
+@dataclass(frozen=True, slots=True)
+class PersonRoles:
+    """A person with their roles in an organisation: as admin, and in the projects that the reader sees."""
 
-    project: Project
-    members: list[Membership] = field(default_factory=list)
+    user: User
+    admin: Membership | None
+    roles: list[Membership]
+
+
+@dataclass(frozen=True, slots=True)
+class PeoplePage:
+    """A page of people by name, and how many there are."""
+
+    people: list[PersonRoles]
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +123,32 @@ class TenantCounts:
 RANK = {Role.LEAD: 0, Role.RESEARCHER: 1, Role.VIEWER: 2}
 
 
-def people_of(projects: Iterable[Project], wanted: str) -> list[ProjectPeople]:
-    """The members of each project, in the projects' order.
+def people_listed(
+    tenant_id: UUID, projects: Collection[UUID], wanted: str, *, first: int, most: int
+) -> PeoplePage:
+    """The people with a role in one of the projects, or in the whole organisation, by name.
 
-    With `wanted`, only those whose name or sign-in name contains each of its words.
+    With `wanted`, only those whose name or sign-in name contains each of its words. `first` of them are left
+    out, and at most `most` follow.
     """
-    found = {project.id: ProjectPeople(project) for project in projects}
-    members = Membership.objects.filter(project__in=found)
-    members = members.select_related("user__service_account")
+    held = Membership.objects.filter(Q(project=None) | Q(project__in=projects), tenant_id=tenant_id)
+    found = User.objects.filter(id__in=held.values("user"))
     for word in wanted.split():
-        members = members.filter(
-            Q(user__username__icontains=word)
-            | Q(user__first_name__icontains=word)
-            | Q(user__last_name__icontains=word)
-        )
-    for member in sorted(members, key=_member_order):
-        if member.project_id is not None:
-            found[member.project_id].members.append(member)
-    return list(found.values())
+        names = Q(username__icontains=word)
+        found = found.filter(names | Q(first_name__icontains=word) | Q(last_name__icontains=word))
+    shown = found.select_related("service_account").order_by("first_name", "last_name", "username", "id")
+    people = list(shown[first : first + most])
+    rows = held.filter(user__in=[each.pk for each in people]).select_related("project")
+    by_person: dict[int, list[Membership]] = {}
+    for row in rows.order_by("project__name", "id"):
+        by_person.setdefault(row.user_id, []).append(row)
+    return PeoplePage([_person_roles(each, by_person.get(each.pk, [])) for each in people], found.count())
+
+
+def _person_roles(user: User, rows: Iterable[Membership]) -> PersonRoles:
+    held = list(rows)
+    admin = next((row for row in held if row.project_id is None), None)
+    return PersonRoles(user, admin, [row for row in held if row.project_id is not None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +190,6 @@ def sign_on_is_on(tenant_id: UUID) -> bool:
 def is_connected(tenant_id: UUID, user_id: int) -> bool:
     """Returns whether the tenant's provider signs the person in."""
     return SignOnIdentity.objects.filter(tenant_id=tenant_id, user_id=user_id).exists()
-
-
-def admins_of(tenant_id: UUID) -> list[Membership]:
-    """The tenant's admins by name."""
-    admins = Membership.objects.filter(tenant_id=tenant_id, role=Role.TENANT_ADMIN)
-    return list(admins.select_related("user").order_by("user__username"))
 
 
 def received_invitations(credential: bytes, now: datetime) -> list[ReceivedInvitation]:
@@ -307,10 +318,6 @@ def tokens_of(tenant_id: UUID, user_id: int | None) -> list[ApiToken]:
     if user_id is not None:
         tokens = tokens.filter(user_id=user_id)
     return list(tokens.order_by("-created", "id"))
-
-
-def _member_order(member: Membership) -> tuple[int, str]:
-    return RANK.get(Role(member.role), 9), member.user.username
 
 
 def _share(owner: Project | Tenant, quota: Quota | None) -> ShareRow:

@@ -8,7 +8,8 @@ from tenants.web.members.accounts import ops_accounts
 from tenants.web.members.operator_access import urlpatterns as access_urls
 from tenants.web.members.people import people
 from tenants.web.members.service_accounts import urlpatterns as service_account_urls
-from tenants.web.members.settings import settings
+from tenants.web.members.settings import organisation_tokens, settings
+from tenants.web.organisation import organisation
 from tenants.web.outgoing.announcements import urlpatterns as announcement_urls
 from tenants.web.outgoing.notifications import urlpatterns as notification_urls
 from tenants.web.outgoing.operator_inbox import urlpatterns as operator_inbox_urls
@@ -18,6 +19,8 @@ urlpatterns = [
     path("t/<slug:tenant>/people", people, name="people"),
     path("t/<slug:tenant>/tiers", tiers, name="tiers"),
     path("t/<slug:tenant>/settings", settings, name="settings"),
+    path("t/<slug:tenant>/organisation", organisation, name="organisation"),
+    path("t/<slug:tenant>/organisation/tokens", organisation_tokens, name="organisation-tokens"),
     *announcement_urls,
     *access_urls,
     *notification_urls,

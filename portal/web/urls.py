@@ -12,6 +12,7 @@ from portal.web.accounts.second_factor import second_factor, second_factor_setup
 from portal.web.accounts.sign_in import sign_in, sign_out, start
 from portal.web.accounts.sign_on import sign_on, sign_on_callback, sign_on_start
 from portal.web.accounts.sign_on_settings import sign_on_settings
+from portal.web.keys import urlpatterns as key_urls
 
 urlpatterns = [
     path("", start, name="start"),
@@ -31,4 +32,5 @@ urlpatterns = [
     path("t/<slug:tenant>/settings/sign-on", sign_on_settings, name="sign-on-settings"),
     path("t/<slug:tenant>/settings/directory", directory_settings, name="directory"),
     path("sign-out", sign_out, name="sign-out"),
+    *key_urls,
 ]

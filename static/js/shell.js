@@ -1,23 +1,15 @@
-// Runs on every page: theme, the "/" key, menus, live parts.
+// Runs on every page: theme, search and keys, menus, live parts.
 import { startConfirm } from './confirm.js';
 import { startFind } from './find.js';
 import { startLive } from './live.js';
+import { startPalette } from './palette.js';
 import { startTheme } from './theme.js';
 
 startTheme();
 startFind();
+startPalette();
 startConfirm();
 if (document.body.dataset.liveSocket) startLive(document.body.dataset.liveSocket);
-
-document.addEventListener('keydown', (event) => {
-  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest('input, textarea, select, [contenteditable]')) return;
-  const field = document.querySelector('[data-ask]') || document.querySelector('[data-find]');
-  if (!field) return;
-  event.preventDefault();
-  field.focus();
-  field.select();
-});
 
 document.addEventListener('click', (event) => {
   for (const menu of document.querySelectorAll('details.menu[open], details.more[open]')) {

@@ -34,6 +34,7 @@ from tenants.services.announcements import announcements_shown
 from tenants.services.members.operator_access import AccessView, access_page_read, access_view
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.sign_in.second_factor import is_protected
+from tenants.web.navigation import area_of, navigation
 from tenants.web.step_up import page_step_up, step_up
 from tenants.words import refusal_text
 
@@ -73,24 +74,6 @@ class Zone:
     name: str
     place: str
     offset: str
-
-
-@dataclass(frozen=True, slots=True)
-class NavItem:
-    """A link of the shell; `icon` is the name in the sprite without its `i-`."""
-
-    label: str
-    url: str
-    icon: str
-    is_current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NavGroup:
-    """Links under one heading; the first group has none."""
-
-    label: str
-    items: tuple[NavItem, ...]
 
 
 def tenant_page(view: View) -> View:
@@ -225,7 +208,7 @@ def busy_page() -> HttpResponse:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `is_operator`, `theme`,
+    """Context processor: `actor`, `tenant`, `projects`, `zone`, `nav`, `area`, `is_operator`, `theme`,
     `needs_factor`, `unread` (of notifications), `announcements`."""
     frame = request.META.get(FRAME)
     user = getattr(request, "user", None)
@@ -238,7 +221,8 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "tenant": frame.tenant,
         "projects": frame.projects,
         "zone": _zone(frame.zone, timezone.now()),
-        "nav": _nav(request.path, frame, is_operator=is_operator),
+        "nav": navigation(request.path, frame.actor, frame.projects, is_operator=is_operator),
+        "area": area_of(request.path, frame.actor),
         "is_operator": is_operator,
         "needs_factor": frame.needs_factor,
         "unread": frame.unread,
@@ -332,135 +316,3 @@ def _zone(name: str, now: datetime) -> Zone:
     text = f"UTC{sign}{hours}" + (f":{rest:02}" if rest else "")
     place = known.key.rpartition("/")[2].replace("_", " ")
     return Zone(known.key, place, "" if known.key == "UTC" else text)
-
-
-# Addresses are literal: reverse() would need the views of every app.
-TENANT_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
-    (
-        "",
-        (
-            ("Home", "", "home"),
-            ("Timeline", "timeline", "cal"),
-            ("Bookings", "bookings", "list"),
-            ("Approvals", "approvals", "check"),
-        ),
-    ),
-    (
-        "Tenant",
-        (
-            ("Insights", "insights", "gauge"),
-            ("Workloads", "workloads", "chip"),
-            ("Budgets", "budgets", "coin"),
-            ("Statements", "statements", "list"),
-            ("Quotas", "quotas", "gauge"),
-            ("People", "people", "people"),
-            ("Log", "log", "log"),
-        ),
-    ),
-    (
-        "Platform",
-        (
-            ("Fleet", "fleet", "chip"),
-            ("Tiers", "tiers", "tiers"),
-            ("Prices", "prices", "tag"),
-        ),
-    ),
-)
-OPERATOR_NAV: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
-    (
-        "",
-        (
-            ("Overview", "overview", "home"),
-            ("Fleet", "fleet", "chip"),
-            ("Bookings", "bookings", "list"),
-            ("Timeline", "timeline", "cal"),
-            ("Decisions", "decisions", "flask"),
-            ("Insights", "insights", "gauge"),
-        ),
-    ),
-    (
-        "Fleet",
-        (
-            ("Maintenance", "maintenance", "wrench"),
-            ("Moves", "compaction", "swap"),
-            ("Stops", "stops", "block"),
-            ("Capacity", "capacity", "gauge"),
-            ("Other clusters", "clusters", "chip"),
-        ),
-    ),
-    (
-        "Rules",
-        (
-            ("Policy", "policy", "shield"),
-            ("Tiers", "tiers", "tiers"),
-            ("Quotas", "quotas", "gauge"),
-            ("Exceptions", "overrides", "plus"),
-            ("Catalogue", "catalogue", "list"),
-            ("Speeds", "speeds", "clock"),
-            ("Requirements", "requirements", "check"),
-        ),
-    ),
-    (
-        "Money",
-        (
-            ("Prices", "prices", "tag"),
-            ("Budgets", "budgets", "coin"),
-            ("Corrections", "corrections", "undo"),
-            ("Disputes", "disputes", "chat"),
-        ),
-    ),
-    (
-        "People",
-        (
-            ("Tenants", "tenants", "people"),
-            ("Accounts", "accounts", "user"),
-            ("Access", "access", "shield"),
-            ("Announcements", "announcements", "bell"),
-        ),
-    ),
-    (
-        "System",
-        (
-            ("Portal", "portal", "gear"),
-            ("Webhooks", "webhooks", "link"),
-            ("Failed messages", "failed-messages", "warn"),
-            ("Log", "log", "log"),
-        ),
-    ),
-)
-# Operator pages that belong under another page of the navigation.
-UNDER = {"/ops/install": "/ops/fleet", "/ops/setup": "/ops/fleet"}
-
-
-def _nav(path: str, frame: Frame, *, is_operator: bool) -> tuple[NavGroup, ...]:
-    groups: list[NavGroup] = []
-    if frame.actor is not None:
-        base = f"/t/{frame.actor.tenant_slug}/"
-        groups = [
-            NavGroup(
-                label,
-                tuple(_item(path, base, *link) for link in links),
-            )
-            for label, links in TENANT_NAV
-        ]
-        groups[1:1] = _projects_nav(path, base, frame.projects)
-    if is_operator:
-        at, lead = UNDER.get(path, path), "Operator" if groups else ""
-        for label, links in OPERATOR_NAV:
-            items = tuple(_item(at, "/ops/", *link) for link in links)
-            groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
-    return tuple(groups)
-
-
-def _projects_nav(path: str, base: str, projects: tuple[Project, ...]) -> list[NavGroup]:
-    shown = [project for project in projects if project.is_open]
-    if not shown:
-        return []
-    links = tuple(_item(path, base, each.name, f"p/{each.slug}", "gauge") for each in shown)
-    return [NavGroup("Projects", links)]
-
-
-def _item(path: str, base: str, label: str, suffix: str, icon: str) -> NavItem:
-    url = base + suffix
-    is_current = path == url or (bool(suffix) and path.startswith(url + "/"))
-    return NavItem(label, url, icon, is_current)

@@ -280,6 +280,15 @@ def _found(page: Page, running: Site) -> Iterator[str]:
     page.locator(".found .hit").nth(1).wait_for()
     page.keyboard.press("ArrowDown")
     yield from _looked(page)
+    page.goto(running.tenant("bookings"))
+    page.keyboard.press("Control+k")
+    page.locator("dialog.palette .hit").nth(1).wait_for()
+    page.keyboard.press("ArrowDown")
+    yield from _looked(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    page.locator("dialog.keys kbd").first.wait_for()
+    yield from _looked(page)
 
 
 def _named(patterns: Any = None) -> set[str]:  # noqa: ANN401 (resolvers have no common type)

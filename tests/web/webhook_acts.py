@@ -15,8 +15,8 @@ from tenants.models import WebhookDelivery
 from tests.api.builders import Site
 from tests.web.acts import Act
 
-_TERMS = {"name": "Pager", "url": "http://127.0.0.1:9/pager", "events": "node.*, gpu.*"}
-_SENT = _TERMS | {"events": ["node.*", "gpu.*"]}
+_TERMS = {"name": "Pager", "url": "http://127.0.0.1:9/pager", "events": ["node.*", "gpu.*"]}
+_SENT = _TERMS
 
 
 def with_webhook(site: Site) -> dict[str, Any]:

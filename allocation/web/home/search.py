@@ -1,40 +1,42 @@
 """The search for bookings, projects, people, nodes and pages."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from allocation.queries.bookings.booking_list import SearchResults, search_results
+from allocation.models import Node
+from allocation.queries.bookings.booking_list import (
+    MAX_SEARCH_WORDS,
+    RESULTS_SHOWN,
+    SearchResults,
+    search_results,
+)
+from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
 from tenants.access import Actor
-from tenants.models import GpuClass
+from tenants.models import GpuClass, User
 from tenants.platform.costly import costly
-from tenants.web.frame import tenant_page
+from tenants.queries import tenants_all
+from tenants.web.frame import operator_page, tenant_page
+from tenants.web.navigation import OPERATOR_NAV, Page, pages_found, pages_of
 
 LONGEST = 200
+MOST_FIRST = 9
+"""Pages that are offered before anything is typed."""
 LABEL = re.compile(r"bk-([0-9]{1,18})", re.IGNORECASE)
 # A slice, share or duration: unlikely as the name of a booking, project or person.
 ASKS = re.compile(r"[0-9]+g\.[0-9]+gb|0?\.[0-9]+|[0-9]+(?:\.[0-9]+)?(?:m|min|h|d|w)", re.IGNORECASE)
-PAGES = (
-    ("Home", "", "home", "start next bookings"),
-    ("Timeline", "timeline", "cal", "grid calendar free gpus"),
-    ("Free time as a list", "timeline?view=list", "list", "timeline table free gpus"),
-    ("Bookings", "bookings", "list", "reservations jobs"),
-    ("Book GPUs", "book", "plus", "new booking reserve"),
-    ("Budgets", "budgets", "coin", "money cost spend"),
-    ("Quotas", "quotas", "gauge", "limits guarantee share"),
-    ("People and projects", "people", "people", "members roles leads admins"),
-    ("Fleet", "fleet", "chip", "nodes gpus machines hardware"),
-    ("Tiers", "tiers", "tiers", "priority pause spot standard"),
-    ("Prices", "prices", "tag", "cost rate"),
-    ("Settings and tokens", "settings", "gear", "api token mail time zone"),
-    ("Calendars", "settings/calendars", "cal", "ics subscribe feed"),
+MORE = (
+    Page("Free time as a list", "timeline?view=list", "list", "timeline table free gpus"),
+    Page("Book GPUs", "book", "plus", "new booking reserve"),
 )
-"""Name, address, icon and search words of the pages that every member has."""
+"""Pages that the navigation does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,96 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     is_part = request.GET.get("part") == "list"
     if not is_part and (target := _direct(text)):
         return HttpResponseRedirect(base + target)
-    groups = [group for group in _groups(search_results(actor, text), text, base) if group.hits]
-    context = {"text": text, "groups": groups, "book": f"{base}book?{urlencode({'q': text})}"}
-    name = "list" if is_part else "page"
+    groups = _groups(actor, search_results(actor, text), text, base) if text else _first(actor, base)
+    user = request.user
+    if text and isinstance(user, User) and user.is_staff:
+        groups.append(_operator_pages(text))
+    return _answer(request, text, groups, book=f"{base}book?{urlencode({'q': text})}", action=f"{base}search")
+
+
+@costly("search", needs_query=True)
+@require_safe
+@operator_page
+def ops_search(request: HttpRequest, operator: User) -> HttpResponse:
+    """`?q=`: finds bookings of all organisations by number or name, organisations, nodes and pages.
+
+    `part=list` returns the list under the field.
+    """
+    text = request.GET.get("q", "")[:LONGEST].replace("\x00", "").strip()
+    pages = [page for _, group in OPERATOR_NAV for page in group]
+    groups = (
+        [_ops_bookings(text), _organisations(text), _ops_nodes(text), _operator_pages(text)]
+        if text
+        else [HitGroup("Go to", _hits(pages[:MOST_FIRST], "/ops/"))]
+    )
+    return _answer(request, text, groups, book="", action="/ops/search")
+
+
+def _answer(
+    request: HttpRequest, text: str, groups: Sequence[HitGroup], *, book: str, action: str
+) -> HttpResponse:
+    """The page of results, or the list under the field."""
+    shown = [group for group in groups if group.hits]
+    name = "list" if request.GET.get("part") == "list" else "page"
+    context = {"text": text, "groups": shown, "book": book, "action": action}
     return render(request, f"allocation/search_{name}.html", context)
+
+
+def _first(actor: Actor, base: str) -> list[HitGroup]:
+    """What the palette offers before anything is typed."""
+    return [HitGroup("Go to", _hits([*MORE[-1:], *pages_of(actor)][:MOST_FIRST], base))]
+
+
+def _hits(pages: Iterable[Page], base: str) -> tuple[Hit, ...]:
+    return tuple(Hit(each.label, "page", base + each.suffix, each.icon) for each in pages)
+
+
+def _operator_pages(text: str) -> HitGroup:
+    pages = pages_found([page for _, group in OPERATOR_NAV for page in group], text)
+    return HitGroup("Operator", _hits(pages, "/ops/"))
+
+
+def _ops_bookings(text: str) -> HitGroup:
+    rows = site_bookings(SiteFilter(group=OPEN_GROUP, text=text)).order_by("-submitted", "-id")[
+        :RESULTS_SHOWN
+    ]
+    return HitGroup(
+        "Bookings",
+        tuple(
+            Hit(
+                row.name or row.label,
+                f"{row.label} · {row.tenant.name} · {row.project.name}",
+                f"/ops/bookings?{urlencode({'tenant': row.tenant.slug, 'q': row.label})}",
+                "list",
+            )
+            for row in rows
+        ),
+    )
+
+
+def _organisations(text: str) -> HitGroup:
+    words = text.lower().split()
+    found = [
+        each for each in tenants_all() if all(word in f"{each.name} {each.slug}".lower() for word in words)
+    ]
+    return HitGroup(
+        "Organisations",
+        tuple(
+            Hit(each.name, each.slug, f"/ops/bookings?{urlencode({'tenant': each.slug})}", "people")
+            for each in found[:RESULTS_SHOWN]
+        ),
+    )
+
+
+def _ops_nodes(text: str) -> HitGroup:
+    condition = Q()
+    for word in text.split()[:MAX_SEARCH_WORDS]:
+        condition &= Q(name__icontains=word)
+    nodes = Node.objects.filter(condition).order_by("name")[:RESULTS_SHOWN]
+    return HitGroup(
+        "Nodes",
+        tuple(Hit(each.name, each.get_state_display(), f"/ops/fleet/{each.name}", "chip") for each in nodes),
+    )
 
 
 def _direct(text: str) -> str:
@@ -84,9 +172,8 @@ def _direct(text: str) -> str:
     return f"book?{urlencode({'q': text})}" if is_ask and len(words) > 1 else ""
 
 
-def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
-    words = text.lower().split()
-    pages = (page for page in PAGES if words and all(w in " ".join(page).lower() for w in words))
+def _groups(actor: Actor, found: SearchResults, text: str, base: str) -> list[HitGroup]:
+    pages = pages_found([*pages_of(actor), *MORE], text)
     return [
         HitGroup(
             "Bookings",
@@ -122,9 +209,12 @@ def _groups(found: SearchResults, text: str, base: str) -> list[HitGroup]:
         ),
         HitGroup(
             "Pages",
-            tuple(Hit(name, "page", base + suffix, icon) for name, suffix, icon, _ in pages),
+            _hits(pages, base),
         ),
     ]
 
 
-urlpatterns = [path("t/<slug:tenant>/search", search_page, name="search")]
+urlpatterns = [
+    path("t/<slug:tenant>/search", search_page, name="search"),
+    path("ops/search", ops_search, name="ops-search"),
+]

@@ -1,5 +1,7 @@
 """Pages of webhooks, of tenants and of the platform: the list with a form, and one with its log."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -33,6 +35,20 @@ from tenants.web.form_page import Act, form_page, operator_form_page
 from tenants.web.parts import counted
 from tenants.words import refusal_text
 
+GROUP_LABELS = {
+    "booking": "Bookings",
+    "budget": "Budgets",
+    "dispute": "Disputes",
+    "price_book": "Prices",
+    "node": "Nodes",
+    "gpu": "GPUs",
+    "policy": "Policy",
+    "maintenance": "Maintenance",
+    "outage": "Outages of the portal",
+    "freeze": "Freezes of decisions",
+    "stop": "Stops of new work",
+}
+"""What events are about, by the first part of their name."""
 PAGE_ROWS = 50
 KEPT = timedelta(days=30)
 _LOST = (WebhookDelivery.State.FAILED, WebhookDelivery.State.DROPPED)
@@ -45,9 +61,40 @@ def _base(actor: Holder) -> str:
 def _frame(actor: Holder) -> dict[str, Any]:
     """What both pages need."""
     is_of_platform = isinstance(actor, PlatformActor)
-    events = SITE_TYPES if is_of_platform else EVENT_TYPES
-    catalogue = [(name, EVENT_TYPES[name]) for name in events]
-    return {"base": _base(actor), "is_of_platform": is_of_platform, "catalogue": catalogue}
+    return {
+        "base": _base(actor),
+        "is_of_platform": is_of_platform,
+        "event_groups": event_groups(SITE_TYPES if is_of_platform else EVENT_TYPES),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class EventGroup:
+    """Events to tick under one heading; `all` is the pattern of all of them, also of later ones."""
+
+    label: str
+    all: str
+    events: list[tuple[str, str]]
+
+    @property
+    def values(self) -> list[str]:
+        """What can be ticked in it."""
+        return [self.all, *(name for name, _ in self.events)]
+
+
+def event_groups(names: Iterable[str]) -> list[EventGroup]:
+    """The events by what they are about, in the order of the catalogue."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in names:
+        found.setdefault(name.partition(".")[0], []).append((name, EVENT_TYPES[name]))
+    return [EventGroup(GROUP_LABELS[subject], f"{subject}.*", rows) for subject, rows in found.items()]
+
+
+def _events_offered(actor: Holder) -> list[tuple[str, str]]:
+    """What the form may tick: the groups, their events, and everything."""
+    names = SITE_TYPES if isinstance(actor, PlatformActor) else EVENT_TYPES
+    groups = event_groups(names)
+    return [("*", ""), *((value, "") for group in groups for value in group.values)]
 
 
 def _list_shown(actor: Holder, now: datetime) -> dict[str, Any]:
@@ -187,7 +234,8 @@ def _acts(terms: type[PlatformWebhookTerms], listed: str, **more: Any) -> tuple[
     )
 
 
-_CHOICES = {"project": _projects}
+_EVENTS = {"events": _events_offered}
+_CHOICES = {"project": _projects, **_EVENTS}
 urlpatterns = [
     form_page(
         "settings/webhooks",
@@ -209,7 +257,7 @@ urlpatterns = [
         "ops-webhooks",
         "webhooks/list.html",
         _list_shown,
-        _create(PlatformWebhookTerms, ("node.*", "gpu.*")),
+        _create(PlatformWebhookTerms, ("node.*", "gpu.*"), choices=_EVENTS),
         actor_of=platform_actor,
     ),
     operator_form_page(
@@ -217,7 +265,7 @@ urlpatterns = [
         "ops-webhook",
         "webhooks/one.html",
         _one_shown,
-        *_acts(PlatformWebhookTerms, "ops-webhooks"),
+        *_acts(PlatformWebhookTerms, "ops-webhooks", choices=_EVENTS),
         actor_of=platform_actor,
         queries=("state", "before"),
     ),

@@ -1,26 +1,28 @@
 """The page of members, roles, invitations and projects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import urlencode
+from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
-from tenants.models import Invitation, KnownPerson, Membership, Project, Role, User
+from tenants.models import KnownPerson, Membership, Project, Role, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import FormAction, form_action_run, id_read, number_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import (
-    ProjectPeople,
-    admins_of,
+    PersonRoles,
     invitations_of,
     leads_of,
     people_count,
-    people_of,
+    people_listed,
 )
 from tenants.services import (
     invitation_create,
@@ -36,6 +38,10 @@ from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
 
 MAX_WANTED = 80
+PAGE_ROWS = 50
+MOST_PAGES = 10_000
+EVERYWHERE = "*"
+"""In place of a project: the whole organisation, in which there is one role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +51,42 @@ class InviteForm:
     to: str = ""
     error: str = ""
     role: str = Role.RESEARCHER
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectCard:
-    """A project's card: members, invitations and the invite form."""
+class RoleRow:
+    """A role of a person in a project."""
 
-    group: ProjectPeople
+    membership: Membership
     may_change: bool
-    invited: Sequence[Invitation]
-    invite: InviteForm
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRow:
+    """A person in the list. `is_open`: the forms that change their roles are shown."""
+
+    person: PersonRoles
+    roles: list[RoleRow]
+    may_change: bool
+    is_open: bool
+    is_disabled: bool
+    edit: str
+    """The query of the page with the forms that change their roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRow:
+    """A project in the list of projects."""
+
+    project: Project
+    people: int
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @tenant_page
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows members by project. Leads manage their projects, tenant admins all of them."""
+    """Shows people with their roles. Leads manage their projects, tenant admins all of them."""
     refusal = None
     if request.method == "POST":
         if (question := _question(actor, request.POST)) is not None:
@@ -71,33 +97,79 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     projects = Project.objects.filter(tenant_id=actor.tenant_id).order_by("-is_open", "name", "id")
     if not actor.is_tenant_admin:
         projects = projects.filter(id__in=actor.roles)
-    invited = _invited(actor)
-    wanted = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_WANTED]
-    groups = people_of(projects, wanted)
     context = {
-        "wanted": wanted,
-        "groups": [
-            ProjectCard(
-                group,
-                actor.may_lead(group.project.id),
-                invited.get(group.project.slug, []),
-                _typed_invite(request.POST, refusal, ("project", group.project.slug)),
-            )
-            for group in groups
-            if group.members or not wanted
-        ],
-        "new_admin": _typed_invite(request.POST, refusal, ("role", Role.TENANT_ADMIN)),
+        **_listed(request, actor, [each.id for each in projects]),
+        "projects": _project_rows(projects),
+        "invite": _typed_invite(request.POST, refusal),
+        "places": _places(actor, projects),
+        "invited": [each for each in invitations_of(actor.tenant_id, timezone.now()) if may_see(actor, each)],
         "new_project": {**request.POST.dict(), "refusal": refusal}
         if refusal and request.POST.get("act") == "project"
         else {},
-        "invited_admins": invited.get("", []),
-        "disabled": _disabled(actor),
-        "admins": admins_of(actor.tenant_id),
         "roles": [each for each in Role.choices if each[0] != Role.TENANT_ADMIN],
         "refusal": None if request.POST.get("act") in ("invite", "project") else refusal,
     }
     status = 422 if refusal else 200
     return render(request, "tenants/people.html", context, status=status)
+
+
+def _listed(request: HttpRequest, actor: Actor, projects: list[UUID]) -> dict[str, object]:
+    """The rows of the page's people, and where the pages before and after are."""
+    asked = request.GET
+    wanted = asked.get("q", "").replace("\x00", "").strip()[:MAX_WANTED]
+    slug = asked.get("project", "").replace("\x00", "")
+    number = min(number_text_read(asked.get("page", "")) or 1, MOST_PAGES)
+    of = Project.objects.filter(id__in=projects, slug=slug).first() if slug else None
+    page = people_listed(
+        actor.tenant_id,
+        [of.id] if of else projects,
+        wanted,
+        first=(number - 1) * PAGE_ROWS,
+        most=PAGE_ROWS,
+    )
+    disabled = _disabled(actor)
+    ids = {each.pk for each in disabled}
+    query = {"q": wanted, "project": of.slug if of else "", "page": str(number) if number > 1 else ""}
+    kept = {name: value for name, value in query.items() if value}
+    rows = [_person_row(actor, each, asked.get("edit", ""), ids, kept) for each in page.people]
+    return {
+        "wanted": wanted,
+        "of": of,
+        "people": rows,
+        "count": page.count,
+        "may_change_any": any(row.may_change for row in rows),
+        "query": urlencode({name: value for name, value in kept.items() if name != "page"}),
+        "before": number - 1,
+        "after": number + 1 if number * PAGE_ROWS < page.count else 0,
+        "disabled": disabled,
+    }
+
+
+def _person_row(
+    actor: Actor, person: PersonRoles, opened: str, disabled: set[int], query: dict[str, str]
+) -> PersonRow:
+    roles = [RoleRow(each, _may_lead(actor, each)) for each in person.roles]
+    may_change = actor.is_tenant_admin or any(each.may_change for each in roles)
+    is_open = may_change and person.user.username == opened
+    edit = urlencode({"edit": person.user.username, **query})
+    return PersonRow(person, roles, may_change, is_open, person.user.pk in disabled, edit)
+
+
+def _may_lead(actor: Actor, membership: Membership) -> bool:
+    return membership.project_id is not None and actor.may_lead(membership.project_id)
+
+
+def _project_rows(projects: Iterable[Project]) -> list[ProjectRow]:
+    found = list(projects)
+    members = Membership.objects.filter(project__in=found, user__is_active=True, user__service_account=None)
+    counts = dict(members.values_list("project").annotate(people=Count("user", distinct=True)).order_by())
+    return [ProjectRow(each, counts.get(each.id, 0)) for each in found]
+
+
+def _places(actor: Actor, projects: Iterable[Project]) -> list[tuple[str, str]]:
+    """To what the reader may invite: open projects, and the whole organisation for its admins."""
+    led = [(each.slug, each.name) for each in projects if each.is_open and actor.may_lead(each.id)]
+    return [*led, (EVERYWHERE, "The whole organisation, as admin")] if actor.is_tenant_admin else led
 
 
 def _acts(actor: Actor) -> dict[str, FormAction]:
@@ -115,29 +187,20 @@ def _acts(actor: Actor) -> dict[str, FormAction]:
     }
 
 
-def _typed_invite(form: QueryDict, refusal: Refused | None, to: tuple[str, str]) -> InviteForm:
-    """Returns the typed values of the refused invite form for `to` (a project or role)."""
-    key, value = to
-    if refusal is None or form.get("act") != "invite" or form.get(key) != value:
+def _typed_invite(form: QueryDict, refusal: Refused | None) -> InviteForm:
+    """Returns the typed values of a refused invitation."""
+    if refusal is None or form.get("act") != "invite":
         return InviteForm()
-    return InviteForm(form.get("to", ""), refusal.sentence, form.get("role", ""))
-
-
-def _invited(actor: Actor) -> dict[str, list[Invitation]]:
-    """Returns visible invitations by project slug; tenant admins' under ""."""
-    found: dict[str, list[Invitation]] = {}
-    for each in invitations_of(actor.tenant_id, timezone.now()):
-        if may_see(actor, each):
-            found.setdefault(each.project.slug if each.project else "", []).append(each)
-    return found
+    return InviteForm(form.get("to", ""), refusal.sentence, form.get("role", ""), form.get("project", ""))
 
 
 def _invite(actor: Actor, form: QueryDict) -> str:
+    is_for_all = form.get("project") == EVERYWHERE
     invitation = invitation_create(
         actor=actor,
         to=form.get("to", ""),
-        role=form.get("role", ""),
-        project=form.get("project") or None,
+        role=Role.TENANT_ADMIN if is_for_all else form.get("role", ""),
+        project=None if is_for_all else form.get("project") or None,
         now=timezone.now(),
     )
     invited = f"Invited {invitation.invitee} as {Role(invitation.role).label.lower()}."

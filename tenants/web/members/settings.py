@@ -1,4 +1,4 @@
-"""The settings page: time zone, e-mail and API tokens."""
+"""A person's settings, and the tokens of an organisation: time zone, e-mail and API tokens."""
 
 import zoneinfo
 from datetime import datetime
@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.access import Actor
 from tenants.models import ApiToken, Project, Scope, User
-from tenants.platform.errors import Refused
+from tenants.platform.errors import Refused, denied
 from tenants.platform.forms.actions import form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import tokens_of
@@ -24,10 +24,10 @@ from tenants.services import (
     user_zone_set,
     whole_read,
 )
-from tenants.services.credentials.service_accounts import may_have_service_accounts
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
 from tenants.web.sessions import sessions_shown
+from tenants.words import refusal_text
 
 MOST_NAMED = 8
 LIFE_DEFAULT = "90"
@@ -62,20 +62,37 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     return _page(request, actor, refusal, made[0] if made else "")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@tenant_page
+def organisation_tokens(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows everybody's tokens to admins; POST revokes one."""
+    if not actor.is_tenant_admin:
+        raise denied(refusal_text("admins_only"))
+    refusal = None
+    if request.method == "POST":
+        if (question := _question(actor, request.POST, "organisation/tokens")) is not None:
+            return confirm_page(request, question)
+        refusal = form_action_run(request, {"revoke": lambda form: _revoke(actor, form)})
+        if refusal is None:
+            return redirect("organisation-tokens", tenant=actor.tenant_slug)
+    now = timezone.now()
+    rows = [(each, token_state(each, now)) for each in tokens_of(actor.tenant_id, None)]
+    live = sum(state == "live" for _, state in rows)
+    context = {"rows": rows, "live": live, "refusal": refusal}
+    return render(request, "tenants/organisation_tokens.html", context, status=422 if refusal else 200)
+
+
 def _page(request: HttpRequest, actor: Actor, refusal: Refused | None, clear: str) -> HttpResponse:
     now, typed = timezone.now(), request.POST if refusal else QueryDict()
-    tokens = tokens_of(actor.tenant_id, None if actor.is_tenant_admin else actor.user_id)
+    tokens = tokens_of(actor.tenant_id, actor.user_id)
     context = {
         "zones": [(name, name) for name in sorted(filter(_is_place, zoneinfo.available_timezones()))],
         "my_zone": actor.time_zone,
         "me": User.objects.get(id=actor.user_id),
         "mine": [(t, token_state(t, now)) for t in tokens if t.user_id == actor.user_id],
         "live": sum(token_state(t, now) == "live" for t in tokens if t.user_id == actor.user_id),
-        "others": [(t, token_state(t, now)) for t in tokens if t.user_id != actor.user_id],
         "sessions": sessions_shown(request),
         "clear": clear,
-        "has_service_accounts": may_have_service_accounts(actor),
-        "has_webhooks": actor.leads_any,
         "refusal": refusal,
         "example": "CI of folding",
         "name": typed.get("name", ""),
@@ -142,7 +159,7 @@ def _revoke_all(actor: Actor) -> str:
     return f"Revoked: {counted(ended, 'token')}."
 
 
-def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
+def _question(actor: Actor, form: QueryDict, page: str = "settings") -> Confirmation | None:
     """Returns the confirmation before tokens are revoked; None for a refused request."""
     if form.get("act") not in ("revoke", "revoke-all") or CONFIRMED_FIELD in form:
         return None
@@ -166,7 +183,7 @@ def _question(actor: Actor, form: QueryDict) -> Confirmation | None:
             "This can't be undone: a new token has a different value.",
         ),
         button=f"Revoke {one}",
-        back=f"/t/{actor.tenant_slug}/settings",
+        back=f"/t/{actor.tenant_slug}/{page}",
     )
 
 

@@ -10,7 +10,7 @@ from allocation.queries.bookings.booking_list import booking_search_condition, s
 from allocation.queries.bookings.timelines.timeline import bookings_visible
 from tenants.models import Membership, User
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user, an_actor, an_operator
 from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.web.fleet_builders import a_booking, a_node
@@ -130,3 +130,37 @@ def test_a_search_among_many_reads_the_narrow_index_alone(real_db: Servers) -> N
             plan = rows.values_list("id", flat=True)[:6].explain()
             assert "Index Only Scan using booking_search" in plan, plan
         assert [row.id for row in search_results(actor, "needle").bookings] == [seed.id]
+
+
+@pytest.mark.django_db
+def test_the_palette_offers_pages_before_anything_is_typed() -> None:
+    project = a_project(name="Protein folding", slug="folding")
+    page = _found(a_member(project), "")
+    assert f'href="/t/{project.tenant.slug}/book"' in page
+    assert "hit-book" not in page, "nothing to book yet"
+    keys = _client(a_member(project)).get("/keys?part=1").content.decode()
+    assert "<kbd>Ctrl K</kbd>" in keys
+    assert "<html" not in keys
+
+
+@pytest.mark.django_db
+def test_operators_find_bookings_of_all_organisations_and_others_do_not() -> None:
+    member = a_member(a_project(name="Protein folding", slug="folding"))
+    booking = a_booking(member, now=timezone.now(), name="ablation seven")
+    a_node("gpu-a1-01", now=timezone.now(), gpus=1)
+    operator = Client()
+    operator.force_login(an_operator())
+
+    def found(text: str) -> str:
+        return operator.get("/ops/search", {"q": text, "part": "list"}).content.decode()
+
+    slug = member.tenant.slug
+    assert f'href="/ops/bookings?tenant={slug}&amp;q={booking.label}"' in found(booking.label)
+    assert f'href="/ops/bookings?tenant={slug}"' in found(slug)
+    assert 'href="/ops/fleet/gpu-a1-01"' in found("a1-01")
+    assert 'href="/ops/maintenance"' in found("drain")
+    assert 'href="/ops/overview"' in found("")
+    assert operator.get("/ops/search", {"q": "nothing at all"}).status_code == 200
+    assert found("\x00%") == found("%")
+    assert _client(member).get("/ops/search", {"q": "a"}).status_code == 404
+    assert "/ops/" not in _found(member, "maintenance")

@@ -40,7 +40,7 @@ def token_in(page: Any) -> str:  # noqa: ANN401 (the test client's response)
 
 def test_it_outlives_the_person_who_made_it_and_its_bookings_name_it(site: Site) -> None:
     lead = browser_of(site, "lead")
-    assert PAGES in lead.get("/t/helix/settings").content.decode()
+    assert PAGES in lead.get("/t/helix/organisation").content.decode()
     one = lead.post(PAGES, NEW)["Location"]
     token = token_in(lead.post(one, {"act": "token", "name": "r1", "days": "9", "scope": ["book", "read"]}))
     assert token not in lead.get(one).content.decode()

@@ -122,7 +122,15 @@ def test_people_are_found_by_name_and_leave_by_themselves(admin: Client, tenant:
     member = a_member(vision, user=a_user("mara", first_name="Mara Lind"))
     a_member(folding, "lead")
     found = admin.get("/t/own/people?q=LIND+mar").content
-    assert (b"Mara Lind" in found, b'id="project-folding"' in found) == (True, False)
+    assert found.count(b'id="person-') == 1
+    assert b"Mara Lind" in found
+    opened = _text(admin.get("/t/own/people?edit=mara").content)
+    assert "Disable Mara Lind" in opened
+    assert "Disable Mara Lind" not in _text(found)
+    of_folding = admin.get("/t/own/people?project=folding").content
+    assert b"Mara Lind" not in of_folding
+    for page in ("0", "9" * 18, "x"):
+        assert admin.get(f"/t/own/people?page={page}").status_code == 200
     assert "Nobody found" in _text(admin.get("/t/own/people?q=%00%25").content)
     own = Client()
     own.force_login(member.user)
@@ -410,8 +418,13 @@ def test_another_persons_token_is_not_there_but_an_admins_to_end(client: Client,
     assert "Robot 7" not in client.get("/t/own/settings").content.decode()
     assert client.post("/t/own/settings", form).status_code == 404
     client.force_login(boss.user)
-    assert "Robot 7" in client.get("/t/own/settings").content.decode()
-    assert client.post("/t/own/settings", form | {"sure": "1"}).status_code == 302
+    everybodys = "/t/own/organisation/tokens"
+    assert "Robot 7" not in client.get("/t/own/settings").content.decode()
+    assert "Robot 7" in client.get(everybodys).content.decode()
+    assert b"stop working" in client.post(everybodys, form).content, "it asks first"
+    assert client.post(everybodys, form | {"sure": "1"}).status_code == 302
+    client.force_login(colleague.user)
+    assert client.get(everybodys).status_code == 403
 
 
 def test_a_zone_chosen_is_the_zone_shown(client: Client, tenant: Tenant) -> None:
