@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Pause
 from allocation.services.bookings.release import booking_cancel
+from allocation.services.plans.transactions import PlanStale
 from allocation.services.record.costs import booking_cost
 from allocation.services.record.open_pauses import NOTIFY_MARGIN, pauses_unneeded
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
@@ -240,3 +241,34 @@ def test_the_database_takes_no_notice_back_that_was_answered(plant: Plant, lab: 
         ):
             Pause.objects.filter(id=pause.id).update(withdrawn=True, **wrong)
     assert document(plant).generation > 0
+
+
+def test_a_claim_that_is_cancelled_before_the_plan_is_written_gives_no_notice(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    booking = running(plant, lab)
+    strong = requested(plant, rival, an_ask(2))
+    with as_system():
+        plan = pause_plan(booking, strong, plant.now + GRACE, resume=plant.now + 3 * HOUR)
+        booking_cancel(actor=rival.actor, booking=fresh(strong), now=plant.now)
+    with pytest.raises(PlanStale):
+        plan_written(plan, plant.now)
+    plant.cycle()
+    assert (fresh(booking).state, "pause_noticed" in story(booking)) == ("active", False)
+    assert {(each.state, each.notice) for each in desired(plant)} == {("run", None)}
+
+
+@pytest.mark.parametrize("seconds_left", [16, 1, 0, -1])
+def test_a_pause_whose_claim_is_cancelled_is_withdrawn_or_undone_at_once(
+    plant: Plant, lab: Lab, rival: Lab, seconds_left: int
+) -> None:
+    """In the last 15 s nodes can't be told any more: it pauses, and resumes where it was."""
+    booking, strong = told_after_half_an_hour(plant, lab, rival)
+    deadline = pause_of(booking).deadline
+    plant.later_until(deadline - timedelta(seconds=seconds_left))
+    cancelled(plant, rival, strong)
+    while plant.now < deadline + timedelta(seconds=10):
+        plant.later(timedelta(seconds=1))
+    assert fresh(booking).state == "active"
+    assert ("paused" in story(booking)) == (timedelta(seconds=seconds_left) < NOTIFY_MARGIN)
+    assert all_is_well()
