@@ -27,7 +27,8 @@ def more_text(more: Mapping[str, str]) -> str:
     """What a request for an exception asks for, as in `2 more GPUs`."""
     kind, amount = more.get("kind", ""), more.get("amount", "")
     if kind in ("length", "shorter", "notice"):
-        amount = f"{int(amount) / 3600:.1f}".removesuffix(".0")
+        # What is named is enough: rounded up to a tenth of an hour.
+        amount = f"{-(-int(amount) // 360) / 10:.1f}".removesuffix(".0")
     return _more(kind, 1 if amount == "1" else 2) % {"amount": amount}
 
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import time
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 
 from tenants.platform.errors import invalid
 from tenants.platform.text import first_invisible
@@ -78,6 +78,12 @@ def gpus_text(units: int) -> str:
     """The number of GPUs as text with up to three decimals: 140,000 units are "2.5"."""
     text = f"{Decimal(units) / UNITS_PER_GPU:.3f}"
     return text.rstrip("0").rstrip(".")
+
+
+def gpus_enough(units: int) -> str:
+    """The least number of GPUs with three decimals that has so many units: of four sevenths "0.572"."""
+    text = f"{(Decimal(units) / UNITS_PER_GPU).quantize(Decimal('0.001'), rounding=ROUND_UP):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}

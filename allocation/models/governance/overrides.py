@@ -1,6 +1,8 @@
 """Overrides: exceptions from a limit, which somebody asked for or its owner gave."""
 
 import uuid
+from decimal import Decimal
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -35,6 +37,23 @@ class Override(models.Model):
 
     # Limits of GPUs at once, for which a booking that waits can have an exception of its own.
     OF_QUOTA = (Kind.QUOTA, Kind.LAB_QUOTA, Kind.PERSON_QUOTA)
+
+    # The largest amounts that can be asked for, by kind: no typing error gets into a limit.
+    MOST: ClassVar[dict[Kind, Decimal]] = {
+        Kind.QUOTA: Decimal(100_000 * 56_000),
+        Kind.GPU_HOURS: Decimal(10**8),
+        Kind.BUDGET: Decimal(10**9),
+        Kind.LAB_QUOTA: Decimal(100_000 * 56_000),
+        Kind.PERSON_QUOTA: Decimal(100_000 * 56_000),
+        Kind.LENGTH: Decimal(90 * 86_400),
+        Kind.SHORTER: Decimal(90 * 86_400),
+        Kind.NOTICE: Decimal(366 * 86_400),
+        Kind.START_HOURS: Decimal(1),
+        Kind.TIER_CLASS: Decimal(1),
+        Kind.TIER_AUDIENCE: Decimal(1),
+        Kind.OPEN_BOOKINGS: Decimal(10**4),
+        Kind.OPEN_GPUS: Decimal(10**5),
+    }
 
     class Decider(models.TextChoices):
         OPERATOR = "operator", "Operator"

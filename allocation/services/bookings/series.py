@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ from django.db import transaction
 
 from allocation.errors import AskError
 from allocation.models import Series
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.recurrence import MAX_DATES, Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
 from allocation.services.bookings.checks.admission import Asker, admission_at
@@ -265,7 +265,10 @@ def of_fewer_dates(
     refusal: Refused, actor: Actor, request: BookingRequest, repeat: Repeat, now: datetime
 ) -> Refused:
     """Returns the refusal of a rule with too many dates, or none, with the most dates that every
-    rule of a request admits."""
+    rule of a request admits; of dates that overlap, with the longest time that is free between two."""
+    if refusal.code == "series_overlap":
+        suits = partial(_suits_all, actor, request, repeat, now)
+        return replace(refusal, alternatives=[*islice(filter(suits, _apart(request, repeat)), 1)])
     if refusal.code not in ("series_too_long", "no_dates"):
         return refusal
 
@@ -277,6 +280,18 @@ def of_fewer_dates(
     # More dates reach further ahead, so all rules that admit some admit fewer.
     times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
     return replace(refusal, alternatives=[remedy(times)] if times else [])
+
+
+def _apart(request: BookingRequest, repeat: Repeat) -> Iterator[dict[str, Any]]:
+    """Yields lengths in which no date reaches the next. A change of clocks can make a night shorter."""
+    starts = request.ask.starts
+    if starts is None:
+        return
+    found = dates_of(repeat.rule, starts, ZoneInfo(request.zone), PARAM).starts
+    gap = min(int((after - each).total_seconds()) for each, after in pairwise(found))
+    for seconds in (gap, gap - 3600):
+        if seconds >= MIN_DURATION_SECONDS:
+            yield {"duration": seconds}
 
 
 def _suits_all(

@@ -22,23 +22,6 @@ from tenants.services.input_values import name_read
 
 MOST_OPEN = 20
 MOST_TEXT = 200
-# The largest amounts that can be asked for, by kind: no typing error gets into a limit.
-MOST = {
-    Override.Kind.QUOTA: Decimal(100_000 * 56_000),
-    Override.Kind.GPU_HOURS: Decimal(10**8),
-    Override.Kind.BUDGET: Decimal(10**9),
-    Override.Kind.LAB_QUOTA: Decimal(100_000 * 56_000),
-    Override.Kind.PERSON_QUOTA: Decimal(100_000 * 56_000),
-    Override.Kind.LENGTH: Decimal(90 * 86_400),
-    Override.Kind.SHORTER: Decimal(90 * 86_400),
-    Override.Kind.NOTICE: Decimal(366 * 86_400),
-    Override.Kind.START_HOURS: Decimal(1),
-    Override.Kind.TIER_CLASS: Decimal(1),
-    Override.Kind.TIER_AUDIENCE: Decimal(1),
-    Override.Kind.OPEN_BOOKINGS: Decimal(10**4),
-    Override.Kind.OPEN_GPUS: Decimal(10**5),
-}
-
 # Limits of a tier: an exception is for the person who asked for it.
 OF_TIERS = (
     Override.Kind.LENGTH,
@@ -144,7 +127,7 @@ def kind_read(text: str) -> Override.Kind:
 def amount_read(kind: Override.Kind, amount: Decimal) -> Decimal:
     """The amount, if the kind can have it. Raises Refused `bad_amount`."""
     is_whole = kind in (Override.Kind.BUDGET, Override.Kind.GPU_HOURS) or amount == int(amount)
-    if not amount.is_finite() or not 0 < amount <= MOST[kind] or not is_whole:
+    if not amount.is_finite() or not 0 < amount <= Override.MOST[kind] or not is_whole:
         raise invalid("bad_amount", refusal_text("override_amount"), "amount")
     return amount
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
-from tenants.services.input_values import gpus_text
+from tenants.services.input_values import gpus_enough
 
 # What is asked for, by the code of the limit.
 _KINDS = {
@@ -34,7 +34,7 @@ def more_for(booking: Booking) -> dict[str, str]:
     wanted = {
         "kind": _KINDS[code],
         "gpu_class": facts["gpu_class"],
-        "amount": gpus_text(short),
+        "amount": gpus_enough(short),
         "booking": booking.label,
     }
     if code != "tenant_quota" and facts.get("whose") != "tenant":

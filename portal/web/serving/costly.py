@@ -28,6 +28,7 @@ from portal.web.measured import surface_of
 from portal.web.policy import fixed_headers
 from portal.web.serving.gate import MOST_EACH, Full, Gate
 from portal.web.serving.persons import Persons
+from portal.web.serving.shared_places import SharedPlaces
 from portal.web.serving.workers import Complete, NoWorker, Workers
 from portal.words import refusal_text
 from tenants.platform.costly import Costly, costly_of
@@ -118,6 +119,7 @@ class CostlyRequests:
     complete: Callable[[dict[str, Any], IO[bytes]], Complete]
     workers: Workers | None = None
     gate: Gate = field(default_factory=lambda: Gate(settings.COSTLY_WORKERS))
+    shared: SharedPlaces = field(default_factory=lambda: SharedPlaces(settings.CACHE_REDIS_URL))
     persons: Persons = field(default_factory=Persons)
     _counts: Counter[str] = field(default_factory=Counter)
     _counting: "asyncio.Task[None] | None" = None
@@ -158,7 +160,10 @@ class CostlyRequests:
         began = time.monotonic()
         try:
             person = await self._person(scope)
-            async with self.gate.place(person, waited=time.monotonic() - began):
+            async with (
+                self.shared.place(person),
+                self.gate.place(person, waited=time.monotonic() - began),
+            ):
                 if self.workers is None:
                     return "served", await self.in_thread(self.complete, scope, body)
                 return "served", await self.workers.answer(scope, body.read())

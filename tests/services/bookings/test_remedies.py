@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db import transaction
 
-from allocation.models import Gpu, Node, PolicyVersion
+from allocation.models import Gpu, Node, Override, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import AskGroup
-from allocation.services.bookings.checks.admission import Admission, Asker
+from allocation.services.bookings.checks.admission import Admission, Asker, length_text
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.remedies import request_of
@@ -20,13 +20,16 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.request_text import request_read
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.overrides.amounts import amount_of
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from billing.price_books import PriceShelf
 from billing.services.prices import price_book_publish
-from tenants.models import Quota, Role, Tier
+from tenants.models import PersonQuota, Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
+from tenants.platform.words import more_text
+from tenants.services.input_values import gpus_enough
 from tests.builders import a_gpu_class, a_member, a_quota, a_tenant_admin, a_tier, an_actor
 from tests.builders_allocation import (
     NOW,
@@ -452,3 +455,36 @@ def test_a_slice_that_no_class_has_offers_those_that_it_has(lab: Lab) -> None:
     found = refused(lab, an_ask(profile="9g.1gb"))
     assert found.code == "impossible_profile"
     assert named(found, "profile")
+
+
+@pytest.mark.parametrize(("units", "profile"), [(28_000, "3g.40gb"), (8_000, "1g.10gb"), (7_999, None)])
+def test_a_limit_of_less_than_a_gpu_offers_its_largest_slice(
+    lab: Lab, units: int, profile: str | None
+) -> None:
+    with as_system():
+        PersonQuota.objects.create(tenant_id=lab.tenant_id, gpu_class_id="h100", limit_units=units)
+    found = refused(lab, an_ask(2))
+    assert (found.code, named(found, "profile")[:1]) == ("person_quota", [profile] if profile else [])
+    assert Decimal(found.more["amount"]) * 56_000 >= 2 * 56_000 - units, "what is asked for is enough"
+
+
+def test_no_exception_is_named_that_the_horizon_or_the_largest_one_refuses(lab: Lab) -> None:
+    with as_system():
+        Tier.objects.filter(slug="standard").update(advance_seconds=2 * 86_400)
+    near, far = (refused(lab, an_ask(starts=NOW + days * DAY)) for days in (5, 100))
+    assert (near.code, near.more["kind"]) == ("advance_window", "notice")
+    assert (far.code, far.more) == ("advance_window", {})
+    assert refused(lab, an_ask(hours=24 * 30)).more["kind"] == "length"
+    assert refused(lab, an_ask(hours=24 * 200)).more == {}
+
+
+def test_a_length_is_named_exactly() -> None:
+    lengths = (36 * HOUR, 48 * HOUR, 50 * HOUR, 50 * HOUR + timedelta(minutes=20))
+    assert [length_text(each) for each in lengths] == ["36 h", "2 days", "50 h", "2d 2h 20m"]
+
+
+@pytest.mark.parametrize("sevenths", range(1, 8))
+def test_what_is_named_of_gpus_and_hours_is_enough(sevenths: int) -> None:
+    assert amount_of(Override.Kind.QUOTA, gpus_enough(sevenths * 8_000)) >= sevenths * 8_000
+    hours = more_text({"kind": "length", "amount": str(3_600 + 60 * sevenths)}).split()[0]
+    assert 3_600 * Decimal(hours) >= 3_600 + 60 * sevenths

@@ -300,6 +300,14 @@ def test_a_rule_with_too_many_dates_or_none_is_offered_as_one_that_is_admitted(l
     assert asked(lab, offer["rrule"]).rule == offer["rrule"]
 
 
+def test_dates_that_overlap_are_offered_as_long_as_they_are_apart(lab: Lab) -> None:
+    with pytest.raises(Refused) as refused:
+        asked(lab, "FREQ=DAILY;COUNT=3", hours=25)
+    (offer,) = refused.value.alternatives
+    assert offer == {"duration": 24 * 3600}
+    assert len(bookings(asked(lab, "FREQ=DAILY;COUNT=3", hours=24))) == 3
+
+
 def test_a_series_needs_a_time_of_the_day(lab: Lab) -> None:
     with pytest.raises(Refused, match="series_needs_start"):
         asked(lab, starts=None)

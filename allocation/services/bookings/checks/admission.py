@@ -32,6 +32,7 @@ from solver.fleet.pool import pools_of
 from tenants.models import GpuClass, Project, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.text import whole_number
+from tenants.services.input_values import seconds_text
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
@@ -257,9 +258,11 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -
 
 
 def length_text(length: timedelta) -> str:
-    """Returns a length as `36 h` or `3 days`."""
-    hours = length.total_seconds() / 3600
-    return f"{hours / 24:g} days" if hours >= 48 else f"{hours:g} h"
+    """Returns a length as `36 h` or `3 days`, or exactly, as `2d 2h 20m`."""
+    hours, rest = divmod(int(length.total_seconds()), 3600)
+    if rest:
+        return seconds_text(int(length.total_seconds()))
+    return f"{hours // 24} days" if hours >= 48 and not hours % 24 else f"{hours} h"
 
 
 def pin_resolve(ask: AskDocument) -> AskDocument:

@@ -14,7 +14,7 @@ from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
 from billing.queries import tightest_figures
-from billing.rules import ceil_to_cents, money_text
+from billing.rules import ceil_to_cents, floor_to_cents, money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused
 
@@ -97,8 +97,8 @@ def _budget_check(booking: Booking, seconds: int, now: datetime) -> None:
         at=ends,
     )
     if effect is not None and effect.is_hard and effect.left < extra:
-        needs = money_text(extra, booking.currency)
-        left = money_text(effect.left, effect.currency)
+        needs = money_text(ceil_to_cents(extra), booking.currency)
+        left = money_text(floor_to_cents(effect.left), effect.currency)
         lengths = seconds_within(seconds, effect.left, extra)
         shorter = next((each for each in lengths if _extra(booking, each, now) <= effect.left), None)
         until = [] if shorter is None else [{"until": (ends + timedelta(seconds=shorter)).isoformat()}]

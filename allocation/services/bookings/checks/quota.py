@@ -31,7 +31,7 @@ from tenants.models import Lab, Project, Tier
 from tenants.models import Quota as QuotaRow
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
-from tenants.services.input_values import gpus_text
+from tenants.services.input_values import gpus_enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
     """Returns the refusal by the limit of a person, whose name has a space, or of the lab."""
     scope, is_person, _account = block.owner.partition(" ")
     numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
-    more = {"gpu_class": use.gpu_class, "amount": gpus_text(use.units - block.most)}
+    more = {"gpu_class": use.gpu_class, "amount": gpus_enough(use.units - block.most)}
     owner = "tenant_admin"
     if is_person:
         is_project = scope == str(project.id)
@@ -242,7 +242,7 @@ def _more_of(needs: QuotaRequest, use: Use, block: Block, *, is_operators: bool)
         wanted = use.units * needs.seconds[use.gpu_class]
         hours = -(-(wanted - block.most) // GPU_HOUR)
         return {"kind": "gpu_hours", "amount": str(hours), **where}
-    return {"kind": "quota", "amount": gpus_text(use.units - block.most), **where}
+    return {"kind": "quota", "amount": gpus_enough(use.units - block.most), **where}
 
 
 def _tiers_that_borrow(tier: Tier) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from allocation.models import MigPlacement
+from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import GROUP_FIELDS, MIN_DURATION_SECONDS, AskGroup
 from solver import Policy
@@ -185,6 +187,26 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
         yield {"duration": ask.duration * limit // asked // _MINUTE * _MINUTE}
     if code in (*_COUNTED, "gpu_hours", "guarantee_only") and not ask.groups and fewer["count"]:
         yield fewer
+    if code in _COUNTED and not fewer["count"] and not (ask.groups or ask.profile or ask.share):
+        yield from _slices_within(ask, str(fewer["gpu_class"]), limit)
+
+
+def _slices_within(ask: AskDocument, gpu_class: str, limit: int) -> Iterator[Remedy]:
+    """Yields one slice of the class for a limit below one whole GPU, the largest first."""
+    placements = MigPlacement.objects.filter(model__gpu_class=gpu_class)
+    one = replace(ask.on(gpu_class), count=1, required=False, together="any")
+    units = {
+        profile: ask_units(replace(one, profile=profile)).get(gpu_class, 0)
+        for profile in placements.values_list("profile", flat=True).distinct()
+    }
+    for profile in sorted(units, key=lambda each: (-units[each], each)):
+        if 0 < units[profile] <= limit:
+            yield {
+                "gpu_class": gpu_class,
+                "count": 1,
+                "profile": profile,
+                **({"together": "any", "required": False} if ask.required else {}),
+            }
 
 
 def _cheaper(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterator[Remedy]:

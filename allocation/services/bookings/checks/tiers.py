@@ -167,12 +167,15 @@ def _lead_check(use: TierUse, ahead: int, not_before: datetime) -> None:
     """Raises Refused `advance_window` by the tier, or by the policy, which plans no later start
     whatever the tier allows."""
     most = use.limits.most_lead
+    horizon = use.horizon() if ahead > 0 else None
+    is_planned = horizon is None or ahead <= horizon
     if most.value is not None and ahead > most.value:
         over = ahead - most.value
         if _notice_override(use, over, is_beyond=_bound(use, "most_lead") < ahead) is None:
-            raise _too_far(use, most, not_before)
-    horizon = use.horizon() if ahead > 0 else None
-    if horizon is not None and ahead > horizon:
+            far = _too_far(use, most, not_before)
+            # An exception from the tier's limit would not be planned either.
+            raise far if is_planned else replace(far, more={})
+    if horizon is not None and not is_planned:
         far = _too_far(use, Limit(horizon, "operator"), not_before)
         sentence = refusal_text("beyond_horizon", horizon=seconds_text(horizon))
         raise replace(far, sentence=sentence, more={})
