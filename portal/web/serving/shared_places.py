@@ -41,6 +41,7 @@ class SharedPlaces:
     """The places of persons in all processes; all methods run in the event loop."""
 
     url: str
+    _server: "redis.asyncio.Redis | None" = None
     _alone_until: float = 0.0
     _leaving: set["asyncio.Task[None]"] = field(default_factory=set)
 
@@ -68,8 +69,8 @@ class SharedPlaces:
         if loop.time() < self._alone_until:
             return False
         try:
-            async with asyncio.timeout(ANSWER_SECONDS), self._valkey() as valkey:
-                taken = await valkey.eval(_TAKE, 1, key, name, str(MOST_EACH), str(PLACE_SECONDS))
+            async with asyncio.timeout(ANSWER_SECONDS):
+                taken = await self._valkey().eval(_TAKE, 1, key, name, str(MOST_EACH), str(PLACE_SECONDS))
         except (RedisError, OSError, TimeoutError) as error:
             self._alone_until = loop.time() + ALONE_SECONDS
             logger.warning("Costly requests are counted by each process for itself: %r", error)
@@ -80,13 +81,15 @@ class SharedPlaces:
 
     async def _leave(self, key: str, name: str) -> None:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS), self._valkey() as valkey:
-                await valkey.zrem(key, name)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._valkey().zrem(key, name)
         except (RedisError, OSError, TimeoutError) as error:
             logger.warning("A place of a costly request ends by its time: %r", error)
 
     def _valkey(self) -> "redis.asyncio.Redis":
-        """A connection of its own for each call: these requests are few, and take much longer."""
-        return redis.asyncio.Redis.from_url(
-            self.url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS
-        )
+        """The connections of this process, made in its event loop. They end with it."""
+        if self._server is None:
+            self._server = redis.asyncio.Redis.from_url(
+                self.url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS
+            )
+        return self._server

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from allocation.models import Booking, Pause
 from allocation.services.bookings.release import booking_cancel
-from allocation.services.plans.transactions import PlanStale
+from allocation.services.plans.assignments import PlanStale
 from allocation.services.record.costs import booking_cost
 from allocation.services.record.open_pauses import NOTIFY_MARGIN, pauses_unneeded
 from allocation.services.runs.pause_choices import booking_saved, more_time_request

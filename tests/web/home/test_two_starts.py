@@ -1,0 +1,50 @@
+"""The two starts of a request for an approval: what an approval now would give, and what is held."""
+
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+
+from allocation.models import Booking
+from allocation.rules.states import State
+from allocation.services.approvals.effects import Effect
+from allocation.web.approvals.cards import _start
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.home.projects import _when
+
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+CTX = PageContext(NOW, UTC, "/t/helix/", {})
+
+
+def asked(held: datetime | None, until: datetime | None) -> Booking:
+    return Booking(
+        state=State.AWAITING_APPROVAL,
+        planned_starts=held,
+        planned_ends=held and held + HOUR,
+        place_until=until,
+        ask={},
+    )
+
+
+def test_a_card_says_both_starts_where_they_differ() -> None:
+    soon, late, until = NOW + 2 * HOUR, NOW + 6 * HOUR, NOW + HOUR
+    said = [
+        (Effect(soon), asked(soon, until), "today 14:00, held until today 13:00"),
+        (Effect(soon), asked(late, until), "today 14:00, today 18:00 is held until today 13:00"),
+        (Effect(soon), asked(late, NOW), "today 14:00, not held"),
+        (Effect(soon), asked(None, None), "today 14:00, not held"),
+        (Effect(None), asked(late, until), "No start yet"),
+    ]
+    for effect, booking, words in said:
+        assert _start(effect, booking, CTX) == words
+    assert _start(None, asked(late, until), CTX) == ""
+
+
+def test_the_project_page_names_the_start_that_is_held_as_the_latest() -> None:
+    with timezone.override(UTC):
+        assert _when(asked(datetime(2026, 12, 5, 18, tzinfo=UTC), NOW), None).startswith("by Sat 5 Dec")
+        assert _when(asked(datetime(2026, 12, 5, 18, tzinfo=UTC), NOW), None).endswith(" 18:00 if approved")
+        assert _when(asked(None, None), None) == "not planned yet"
+        assert _when(asked(None, None), datetime(2099, 1, 2, 3, tzinfo=UTC)) == (
+            "not before Fri 2 Jan 2099 03:00"
+        )
