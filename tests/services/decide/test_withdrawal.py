@@ -262,7 +262,7 @@ def test_a_claim_that_is_cancelled_before_the_plan_is_written_gives_no_notice(
 def test_a_pause_whose_claim_is_cancelled_is_withdrawn_or_undone_at_once(
     plant: Plant, lab: Lab, rival: Lab, seconds_left: int
 ) -> None:
-    """In the last 15 s nodes can't be told any more: it pauses, and resumes where it was."""
+    """In the last 15 s nodes can't be notified any more: it pauses, and resumes where it was."""
     booking, strong = told_after_half_an_hour(plant, lab, rival)
     deadline = pause_of(booking).deadline
     plant.later_until(deadline - timedelta(seconds=seconds_left))
