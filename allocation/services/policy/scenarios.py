@@ -214,7 +214,7 @@ def _prices_apply(changed: Mapping[Key, Value], operator: User | None, now: date
         return
     book = PriceBook.objects.order_by("-version").first()
     if book is None:
-        raise missing("price_book")
+        raise missing("price book")
     prices = prices_of(book)
     for (_, whose, _), value in changed.items():
         gpu_class, _, tier = whose.partition("/")
