@@ -40,6 +40,7 @@ from devtools.launch.programs import (
     Secrets,
     Stores,
     agent_programs,
+    cloud_program,
     portal_programs,
     program_environment,
     runs_program,
@@ -68,6 +69,7 @@ def secrets_load(var: Path) -> Secrets:
         **{name: token_hex(32) for name in names},
         valkey_port=free_port(),
         agents_port=free_port(),
+        cloud_port=free_port(),
     )
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
@@ -149,6 +151,7 @@ def demo_run(demo: Demo) -> None:
         roles_ensure(stores.admin, Passwords(secrets.owner, secrets.web, secrets.operators, secrets.system))
         owner = program_environment(demo, secrets, stores, "portal_owner")
         tokens = prepare(demo, owner)
+        cloud = cloud_program(demo, secrets)
         programs = portal_programs(demo, secrets, stores)
         _step("starting the portal")
         supervisor.start([program for program in programs if program.name != SOLVER_PROGRAM])
@@ -158,7 +161,7 @@ def demo_run(demo: Demo) -> None:
         supervisor.start([program for program in programs if program.name == SOLVER_PROGRAM])
         welcome_print(demo)
         supervisor.start(
-            [*(spare_program(each) for each in programs if each.name == "web"), runs_program(demo)]
+            [*(spare_program(each) for each in programs if each.name == "web"), runs_program(demo), cloud]
         )
         supervisor.run()
     finally:

@@ -176,6 +176,7 @@ PERIODS = {
     # Once an hour; a lost turn is made up for.
     "allocation.demand": 300,
     "allocation.overrides": 600,
+    "capacity.turn": 10,
     "allocation.variances": 900,
     "allocation.reports": 300,
     "allocation.exports": 15,

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
+from allocation.features.capacity.turn import capacity_due
 from allocation.features.jira.models import JiraMessage
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
@@ -32,6 +33,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "allocation.exports": lambda _: StatementExport.objects.filter(finished_at=None),
     "allocation.publish": lambda _: nodes_unpublished(),
     "billing.guardrails": rungs_to_mark,
+    "capacity.turn": capacity_due,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),

@@ -330,6 +330,11 @@ SPECTACULAR_SETTINGS = {
         "PauseMethodEnum": ["stop", "signal", "suspend"],
         "TrialStateEnum": ["waiting", "running", "done", "cancelled", "failed"],
         "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "partial", "live", "retired"],
+        "CapacityPlanStateEnum": ["proposed", "active", "ended", "cancelled", "refused"],
+        "CapacitySourceEnum": ["person", "sprint", "backlog"],
+        "MachineStateEnum": [
+            *("requested", "booting", "ready", "draining", "releasing", "released", "lost", "orphan"),
+        ],
     },
     "TITLE": "GPU portal",
     "VERSION": "1",
@@ -375,6 +380,8 @@ DEFAULT_FROM_EMAIL = env_str("MAIL_FROM", f"GPU portal <gpu-portal@{PUBLIC_HOST}
 # Private networks that webhooks may reach; by default none, so that nobody can make the portal call
 # services of its own network.
 WEBHOOK_ALLOW = env_networks("WEBHOOK_ALLOW")
+# The providers of machines and their offers; empty: the site rents none.
+PROVIDERS_FILE = env_str("PROVIDERS_FILE", "")
 
 # --- Single sign-on -------------------------------------------------------------------------------
 

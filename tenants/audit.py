@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -82,7 +83,7 @@ def actor_record(
 def audited(actor: Acting, action: str, row: Model, now: datetime, *names: str) -> None:
     """Writes one entry about a row, with the named fields: `stand_in.set` is about a stand-in.
 
-    People stand in it by their sign-in names, projects by their slugs, times in ISO 8601.
+    People stand in it by their sign-in names, projects by their slugs, times in ISO 8601, amounts as text.
     """
     detail = {name: _plain(getattr(row, name)) for name in names}
     actor_record(actor, action, (action.partition(".")[0], row.pk), now, detail)
@@ -93,6 +94,8 @@ def _plain(value: object) -> object:
         return value.username
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
     return value.slug if isinstance(value, Project) else value or ""
 
 

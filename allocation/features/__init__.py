@@ -10,6 +10,7 @@ FEATURES = Features(
     __name__,
     "approval_rules",
     "calendars",
+    "capacity",
     "clusters",
     "demand",
     "insights",

@@ -186,6 +186,14 @@ class Booking(models.Model):
         help_text="Its project lets the portal take the class that costs least, not the first end.",
     )
 
+    pool = models.CharField(
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The pool whose nodes it is planned on; empty: nodes of none.",
+    )
+
     # Plan of the last cycle
     decision = models.ForeignKey(
         "allocation.Decision",

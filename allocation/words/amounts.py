@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.rules.ask.words.times import duration_words
+from allocation.rules.pools import class_of
 from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
@@ -43,6 +44,7 @@ def class_names(read: Read) -> Iterator[None]:
 
 def class_name(slug: str) -> str:
     """Returns the label of a class; without one its slug."""
+    slug = class_of(slug)
     return _read.get()().get(slug, slug)
 
 

@@ -139,6 +139,10 @@ _SENTENCES: dict[str, Text] = {
         "By the project's choice the cheapest class comes first: 1,000 %(unit)ss of %(workload)s cost "
         "%(costs)s."
     ),
+    "burst": gettext_lazy("It goes to a rented machine with %(gpu_class)s."),
+    "burst_over": gettext_lazy(
+        "There is no rented machine for it any more. It waits for the site's own GPUs."
+    ),
     "hook_admitted": _hook_admitted,
     "hook_moved": _hook_moved,
     "hook_passed": gettext_lazy(

@@ -190,6 +190,9 @@ SENTENCES: dict[str, Callable[[Mapping[str, Any]], str] | Promise] = {
         "Its agent exceeded its message rate and was locked out, %(at)s UTC; enrol it again"
     ),
     "drained": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC)"),
+    "machine_expected": gettext_lazy("A machine of %(provider)s is expected."),
+    "machine_gone": gettext_lazy("Its machine was given back to %(provider)s."),
+    "machine_leaves": gettext_lazy("Its machine goes back to %(provider)s. %(why)s"),
     "drained_by": gettext_lazy("%(reason)s (%(operator)s, %(at)s UTC; empty by %(by)s UTC)"),
     "drained_locked_out": gettext_lazy("Its agent is locked out; enrol it again. Drained: %(reason)s"),
     "maintenance_planned": gettext_lazy("%(operator)s planned maintenance: %(reason)s%(repeated)s."),

@@ -9,7 +9,12 @@ from uuid import UUID
 from billing.rules import CENT, LEDGER_STEP, cents_after, cents_of
 
 ZERO = Decimal(0)
-FEES = {"late_share": "Late cancellation", "no_show": "No-show", "setup": "Set-up"}
+FEES = {
+    "burst": "Rented machine",
+    "late_share": "Late cancellation",
+    "no_show": "No-show",
+    "setup": "Set-up",
+}
 """Names of fees."""
 
 

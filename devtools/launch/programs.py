@@ -102,9 +102,12 @@ class Secrets:
     system: str = field(repr=False)
     valkey: str = field(repr=False)
     valkey_agents: str = field(repr=False)
+    cloud: str = field(repr=False)
     valkey_port: int
     # Stored, because agents keep the address that they got when they enrolled.
     agents_port: int
+    # The simulated cloud, which keeps its machines.
+    cloud_port: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,11 @@ class Demo:
     def seeded(self) -> Path:
         """The file that the seeds write: names, passwords and tokens."""
         return self.var / "demo.json"
+
+    @property
+    def providers(self) -> Path:
+        """The file that names the simulated cloud."""
+        return self.var / "providers.toml"
 
     def agent_state(self, name: str) -> Path:
         """The folder with the state of agent `name`."""
@@ -161,6 +169,9 @@ def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str)
         "SECRET_KEY": secrets.django,
         # A web process does not get the key of agents.
         **({} if role == "portal_web" else {"AGENTS_MASTER_KEY": secrets.agents_master}),
+        # Workers alone sign in at providers.
+        **({"CLOUD_PASSWORD": secrets.cloud} if role == "portal_system" else {}),
+        "PROVIDERS_FILE": str(demo.providers),
         "DATABASE_URL": database_dsn(stores.admin, "portal", user=role, password=password),
         "REDIS_URL": stores.redis,
         "AGENTS_REDIS_URL": stores.agents_redis,
@@ -208,6 +219,54 @@ def runs_program(demo: Demo) -> Program:
     """What the programs on the demo's GPUs say of their progress."""
     command = (sys.executable, "-m", "devtools.demo.runs", str(demo.seeded))
     return Program("runs", command, _plain_environment(), ROOT)
+
+
+_PROVIDERS = """# The simulated cloud of the demo: an OpenStack of `devtools.cloud` on loopback.
+[[provider]]
+name = "cloud"
+driver = "openstack"
+key = "demo"
+secret_env = "CLOUD_PASSWORD"
+image = "agent"
+most_machines = 2
+most_cost_a_month = "500"
+arguments = {{ ex_force_auth_url = "{url}", ex_force_auth_version = "3.x_password", ex_tenant_name = "demo" }}
+
+[[provider.offer]]
+name = "h100x4"
+size = "h100:4"
+gpu_class = "h100"
+gpus = 4
+price = "18.00"
+lead_seconds = 45
+least_seconds = 600
+period_seconds = 300
+zone = "cloud-a"
+
+[[provider.offer]]
+name = "l40s-spot"
+size = "l40s:2"
+gpu_class = "l40s"
+gpus = 2
+price = "1.90"
+lead_seconds = 45
+least_seconds = 300
+period_seconds = 60
+zone = "cloud-b"
+interruptible = true
+"""
+
+
+def cloud_program(demo: Demo, secrets: Secrets) -> Program:
+    """The simulated cloud, and the file that names it to the portal."""
+    demo.providers.write_text(
+        _PROVIDERS.format(url=f"http://127.0.0.1:{secrets.cloud_port}"), encoding="utf-8"
+    )
+    command = (
+        *(sys.executable, "-m", "devtools.cloud", "--port", str(secrets.cloud_port)),
+        *("--folder", str(demo.var / "cloud")),
+    )
+    return Program("cloud", command, {**_plain_environment(), "CLOUD_PASSWORD": secrets.cloud}, ROOT)
 
 
 def _one_of_two(demo: Demo, web: Program) -> Program:

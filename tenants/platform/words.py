@@ -114,6 +114,8 @@ NOUNS: dict[str, Promise] = {
     "budget": gettext_lazy("budget"),
     "calendar": gettext_lazy("calendar"),
     "campaign": gettext_lazy("campaign"),
+    "machine": gettext_lazy("machine"),
+    "plan": gettext_lazy("plan"),
     "chat channel": gettext_lazy("chat channel"),
     "cluster": gettext_lazy("cluster"),
     "connection": gettext_lazy("connection"),

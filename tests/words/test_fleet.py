@@ -21,12 +21,13 @@ from allocation.words.fleet import (
     mode_text,
 )
 
-SERVICES = Path(__file__).resolve().parents[2] / "allocation/services"
+ALLOCATION = Path(__file__).resolve().parents[2] / "allocation"
+FILES = [each for part in ("services", "features") for each in sorted((ALLOCATION / part).rglob("*.py"))]
 FACTS = re.compile(r"%\((\w+)\)s")
 
 
 def calls() -> list[ast.Call]:
-    trees = (ast.parse(file.read_text()) for file in sorted(SERVICES.rglob("*.py")))
+    trees = (ast.parse(file.read_text()) for file in FILES)
     return [
         node
         for tree in trees
@@ -38,7 +39,7 @@ def calls() -> list[ast.Call]:
 def test_each_code_has_a_sentence_and_each_sentence_is_used() -> None:
     words = {
         node.value
-        for file in SERVICES.rglob("*.py")
+        for file in FILES
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant)
     }

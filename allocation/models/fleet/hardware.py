@@ -55,6 +55,14 @@ class Node(models.Model):
         null=True, blank=True, help_text="When work must have left; null: it runs to its end."
     )
 
+    pool = models.CharField(
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Only bookings of the same pool are planned on it; empty: all others.",
+    )
+
     # Machine, as the agent reported it
     cores = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)

@@ -49,6 +49,7 @@ from allocation.services.plans.kept_places import (
 )
 from allocation.services.plans.pauses import emptied_gpus_hand_over, more_time_answer
 from allocation.services.plans.plan_diff import changes_of
+from allocation.services.plans.pools import plan_of_classes
 from allocation.services.plans.restraints import restraints_apply
 from allocation.services.plans.transactions import plan_apply
 from allocation.services.policy.activations import activations_carry_out
@@ -313,7 +314,7 @@ def _decide(
         drift_note(["solver"])
     shards_count()
     dropped_pauses_count(plan)
-    changes = changes_of(plan, now)
+    changes = changes_of(plan_of_classes(plan), now)
     if not changes:
         return _Attempt("unchanged", is_settled=True, took=time.process_time() - used)
     decision = decision_log.record(snapshot, plan, live, now, rows)

@@ -53,9 +53,10 @@ def enrolment_token_create(
     now: datetime,
     operator: User | None = None,
     made_with: UUID | None = None,
+    lifetime: timedelta = TOKEN_LIFETIME,
 ) -> str:
-    """Creates a token that enrols one agent as `node_name` within 15 minutes. Shown once. Made with
-    an operator's token, it ends with it.
+    """Creates a token that enrols one agent as `node_name` within 15 minutes, or a `lifetime` that a
+    machine needs to boot. Shown once. Made with an operator's token, it ends with it.
 
     Raises:
         Refused: `node_name_invalid`, for a name that could match other nodes' keys in Redis.
@@ -76,9 +77,9 @@ def enrolment_token_create(
             digest=hashlib.sha256(clear.encode()).digest(),
             node=node,
             made_with_id=made_with,
-            expires=now + TOKEN_LIFETIME,
+            expires=now + lifetime,
         )
-        after = {"rack": node.rack.name, "token_expires": (now + TOKEN_LIFETIME).isoformat()}
+        after = {"rack": node.rack.name, "token_expires": (now + lifetime).isoformat()}
         node_audit(operator, node, "node.enrolment_token_made", now, after=after)
     return clear
 
@@ -261,6 +262,20 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     _lock_out(node, why, now)
     after = {"state": node.state, "key_version": node.key_version}
     node_audit(operator, node, "node.locked_out", now, before=before, after=after)
+
+
+def node_leave(node: Node, why: FleetText, now: datetime) -> None:
+    """Removes the agent's account of a node whose machine is given back; another machine may be
+    expected under its name. The caller has proof that nothing runs on it.
+    """
+    node.link_digest = None
+    node.key_version += 1
+    node.key_confirmed = node.key_version
+    node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
+    EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
+    node_state_set(node, Node.State.EXPECTED, why)
+    name = node.name
+    transaction.on_commit(lambda: agent_account_replace(name, None))
 
 
 def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:

@@ -11,6 +11,7 @@ from django.db.models import Q
 import wire
 from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
+from allocation.rules.pools import pooled
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.gpu_modes import changes_modes
 from solver import Gpu as SolverGpu
@@ -58,6 +59,7 @@ class _NodeFacts:
 
     name: str
     rack: str
+    pool: str
     keeps_planned_work: bool
     shares: bool
     silent: bool
@@ -71,7 +73,8 @@ class _NodeFacts:
         shares = divides and (not node.agent_version or agent_supports(node, wire.SHARES_SINCE))
         silent = node.unreachable_since is not None
         changes = changes_modes(node)
-        return cls(node.name, node.rack.name, node.keeps_planned_work, shares, silent, changes, divides)
+        keeps = node.keeps_planned_work
+        return cls(node.name, node.rack.name, node.pool, keeps, shares, silent, changes, divides)
 
 
 def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of values)
@@ -86,7 +89,7 @@ def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of 
         node=node.name,
         rack=node.rack,
         index=row.index,
-        gpu_class=row.gpu_class_id,
+        gpu_class=pooled(row.gpu_class_id, node.pool),
         model=row.model_id,
         domain=row.domain,
         usable=row.health == Gpu.Health.OK and node.keeps_planned_work,

@@ -11,6 +11,7 @@ from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, classes_asked
+from allocation.rules.pools import pooled
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
 from allocation.services.record.places import place_of, place_of_row
@@ -310,8 +311,11 @@ def _request_of(row: Booking, now: datetime) -> Request:
         order = ((row.planned_class, duration),) if row.planned_class else ()
     elif ask.workload is not None:
         duration = min((length for _, length in order), default=duration)
+    order = tuple((pooled(name, row.pool), length) for name, length in order)
     if order:
         ask = replace(ask, classes=tuple(name for name, _ in order))
+    elif row.pool:
+        ask = replace(ask, classes=tuple(pooled(name, row.pool) for name in ask.classes))
     if has_earlier_run(row):
         # The rest of a fixed window, at least the shortest booking.
         duration, latest = time_remaining(row, now)
@@ -477,7 +481,7 @@ def _extension_of(change: BookingChange, now: datetime) -> Extension:
         request,
         booking=f"longer {booking.id}",
         submitted=seconds(change.asked_at),
-        ask=replace(request.ask, classes=(booking.planned_class,)),
+        ask=replace(request.ask, classes=(pooled(booking.planned_class, booking.pool),)),
         duration=seconds(until) - seconds(ends),
         earliest=seconds(ends),
         latest=None,

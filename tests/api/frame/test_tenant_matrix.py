@@ -26,6 +26,7 @@ from tests.api.builders import Api, Site, a_token, row_counts, said
 from tests.builders import a_member, a_session, actor_now
 from tests.builders_allocation import a_booking
 from tests.builders_pauses import a_decision
+from tests.features.capacity.builders import a_capacity_plan
 from tests.roles import as_system
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -48,6 +49,7 @@ OPEN = {
     "policy/versions/<int:number>/withdraw",
     "policy/versions/<int:number>/shadow",
     "policy/versions/<int:number>/shadow/end",
+    "platform-machines/<uuid:machine_id>/release",
     "policy/trials/<uuid:trial_id>",
     "policy/trials/<uuid:trial_id>/cancel",
     "policy/versions/<int:number>/difference/<int:against>",
@@ -149,6 +151,13 @@ BODIES: dict[str, Any] = {
     "/progress": {"step": 1},
     "/workload": {"name": "fold"},
     "calendars": {"what": "mine"},
+    "capacity/plans": {
+        "project": "folding",
+        "gpu_class": "h100",
+        "count": 1,
+        "until": "2030-01-01T00:00:00Z",
+        "most_cost": "5",
+    },
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "acceptances": {"user": "mara", "day": "2026-01-01"},
     "approve": {"hash": "0" * 64},
@@ -233,6 +242,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "override_id": lambda: override["id"],
         "rule_id": lambda: str(rule.id),
         "stand_in_id": lambda: stand_in["id"],
+        "capacity_plan_id": lambda: a_capacity_plan(site.project, site.people["lead"].pk),
         "calendar_id": lambda: said(site.lead.post("calendars", {"what": "mine"}))["id"],
         "version_id": lambda: version["id"],
         "requirement_id": a_requirement(site),
@@ -357,6 +367,8 @@ NOBODYS = {
     "override_id": str(uuid4()),
     "rule_id": str(uuid4()),
     "stand_in_id": str(uuid4()),
+    "capacity_plan_id": str(uuid4()),
+    "machine_id": str(uuid4()),
     "calendar_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),

@@ -1,0 +1,221 @@
+"""Tables of capacity: plans of projects, machines of providers, and what a provider cost in a month."""
+
+import uuid
+from decimal import Decimal
+
+from django.conf import settings
+from django.db import models
+from django.db.models import PROTECT, F, Q
+
+from allocation.models import Booking
+from allocation.rules.pools import pool_name
+from billing.models import MONEY
+from tenants.models import ApiToken, GpuClass, Project, Tenant
+
+
+class CapacityPlan(models.Model):
+    """A project's plan to rent GPUs of a class in [starts, until), for at most so much money.
+
+    The money is held while the plan is open. `committed` is what its machines cost until the end of
+    their paid periods.
+    """
+
+    class Source(models.TextChoices):
+        """What asked for it."""
+
+        PERSON = "person", "A person"
+        SPRINT = "sprint", "A sprint"
+        BACKLOG = "backlog", "The backlog"
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        PROPOSED = "proposed", "Proposed"
+        ACTIVE = "active", "Active"
+        ENDED = "ended", "Ended"
+        CANCELLED = "cancelled", "Cancelled"
+        REFUSED = "refused", "Refused"
+
+    OPEN = (State.PROPOSED, State.ACTIVE)
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, PROTECT)
+    project = models.ForeignKey(Project, PROTECT, db_constraint=False, help_text="Who pays and uses it.")
+    gpu_class = models.ForeignKey(GpuClass, PROTECT)
+    gpus = models.PositiveSmallIntegerField(help_text="GPUs at once.")
+    starts = models.DateTimeField()
+    until = models.DateTimeField(help_text="No machine is kept longer for new work.")
+    most_cost = models.DecimalField(**MONEY)
+    currency = models.CharField(max_length=3)
+    source = models.CharField(max_length=8, choices=Source.choices)
+    booking = models.ForeignKey(
+        Booking,
+        PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The only booking that it is for; null: all of the project on the class.",
+    )
+    reference = models.CharField(max_length=500, blank=True, help_text="Address of the sprint.")
+    state = models.CharField(max_length=9, choices=State.choices)
+    note = models.CharField(max_length=300, blank=True, help_text="Why it is in its state.")
+    committed = models.DecimalField(**MONEY, default=Decimal(0), db_default=Decimal(0))
+    charged = models.DecimalField(
+        **MONEY,
+        default=Decimal(0),
+        db_default=Decimal(0),
+        help_text="What its machines cost beyond what bookings on them paid.",
+    )
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, PROTECT, related_name="+")
+    made_with = models.ForeignKey(
+        ApiToken, PROTECT, null=True, blank=True, db_constraint=False, related_name="+"
+    )
+    decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, PROTECT, null=True, blank=True, related_name="+")
+    ended = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="capacity_plan_in_tenant"),
+            models.UniqueConstraint(fields=["booking"], name="capacity_plan_of_booking_once"),
+            models.UniqueConstraint(
+                fields=["project", "reference"],
+                condition=Q(state__in=("proposed", "active")) & ~Q(reference=""),
+                name="capacity_plan_of_sprint_once",
+            ),
+            models.CheckConstraint(condition=Q(gpus__gte=1), name="capacity_plan_has_gpus"),
+            models.CheckConstraint(condition=Q(until__gt=F("starts")), name="capacity_plan_ends_later"),
+            models.CheckConstraint(
+                condition=Q(committed__gte=0, committed__lte=F("most_cost")),
+                name="capacity_plan_within_money",
+            ),
+            models.CheckConstraint(
+                condition=Q(charged__gte=0, charged__lte=F("committed")), name="capacity_plan_charges_cost"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended=None, state__in=("proposed", "active"))
+                | Q(ended__isnull=False, state__in=("ended", "cancelled", "refused")),
+                name="capacity_plan_ends_once",
+            ),
+        ]
+
+    @property
+    def pool(self) -> str:
+        """The name of its nodes and bookings in snapshots."""
+        return pool_name(self.id.hex[:12])
+
+    @property
+    def left(self) -> Decimal:
+        """The money that is not committed."""
+        return self.most_cost - self.committed
+
+
+class CapacityMachine(models.Model):
+    """A machine of a provider.
+
+    Its `name` is made before the provider is asked, so that a machine is found again if the portal
+    was killed between the request and its record.
+    """
+
+    class State(models.TextChoices):
+        """How far it is. An orphan is at the provider and belongs to no plan."""
+
+        REQUESTED = "requested", "Requested"
+        BOOTING = "booting", "Booting"
+        READY = "ready", "Ready"
+        DRAINING = "draining", "Draining"
+        RELEASING = "releasing", "Releasing"
+        RELEASED = "released", "Released"
+        LOST = "lost", "Lost"
+        ORPHAN = "orphan", "Orphan"
+
+    OPEN = (State.REQUESTED, State.BOOTING, State.READY, State.DRAINING, State.RELEASING)
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, PROTECT, null=True, blank=True)
+    plan = models.ForeignKey(
+        CapacityPlan, PROTECT, null=True, blank=True, db_constraint=False, related_name="machines"
+    )
+    provider = models.CharField(max_length=40)
+    offer = models.CharField(max_length=40, blank=True)
+    name = models.CharField(max_length=60, help_text="Of the machine at its provider.")
+    node = models.CharField(max_length=60, blank=True, help_text="Name of its node in the fleet.")
+    slot = models.PositiveSmallIntegerField(null=True, blank=True)
+    most = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Machines that its provider may have at once."
+    )
+    gpu_class = models.ForeignKey(GpuClass, PROTECT, null=True, blank=True)
+    gpus = models.PositiveSmallIntegerField(default=0)
+    zone = models.CharField(max_length=40, blank=True)
+    interruptible = models.BooleanField(default=False)
+    price = models.DecimalField(**MONEY, default=Decimal(0), help_text="Of the machine in an hour.")
+    currency = models.CharField(max_length=3, blank=True)
+    least_seconds = models.PositiveIntegerField(default=0, help_text="The first paid period.")
+    period_seconds = models.PositiveIntegerField(default=0, help_text="Every later one.")
+    provider_id = models.CharField(max_length=120, blank=True, help_text="Empty until it is known.")
+    state = models.CharField(max_length=9, choices=State.choices)
+    note = models.CharField(max_length=300, blank=True, help_text="What is wrong, or why it left.")
+    requested = models.DateTimeField()
+    asked = models.DateTimeField(null=True, blank=True, help_text="When the provider was last asked for it.")
+    due = models.DateTimeField(null=True, blank=True, help_text="It is late after this time.")
+    came = models.DateTimeField(null=True, blank=True, help_text="When the provider first listed it.")
+    ready = models.DateTimeField(null=True, blank=True, help_text="When bookings could use it.")
+    paid_until = models.DateTimeField(null=True, blank=True, help_text="End of its paid period.")
+    released = models.DateTimeField(null=True, blank=True, help_text="When the provider listed it no more.")
+    cost = models.DecimalField(
+        **MONEY, default=Decimal(0), db_default=Decimal(0), help_text="Until the end of its paid period."
+    )
+
+    class Meta:
+        ordering = ["-requested", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "name"], condition=~Q(state="orphan"), name="capacity_machine_named_once"
+            ),
+            models.UniqueConstraint(
+                fields=["provider", "provider_id"],
+                condition=~Q(provider_id=""),
+                name="capacity_machine_known_once",
+            ),
+            models.UniqueConstraint(
+                fields=["provider", "slot"],
+                condition=Q(state__in=("requested", "booting", "ready", "draining", "releasing")),
+                name="capacity_machine_in_slot",
+            ),
+            models.CheckConstraint(
+                condition=Q(plan=None) | Q(slot__isnull=False, slot__gte=1, slot__lte=F("most")),
+                name="capacity_machine_within_cap",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="orphan", plan=None, tenant=None)
+                | (~Q(state="orphan") & Q(plan__isnull=False, tenant__isnull=False))
+                | Q(state="released", plan=None, tenant=None),
+                name="capacity_machine_has_plan",
+            ),
+            models.CheckConstraint(condition=Q(cost__gte=0), name="capacity_machine_cost_positive"),
+        ]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may cost money."""
+        return self.state in self.OPEN
+
+
+class CapacitySpend(models.Model):
+    """What machines that were requested in a month cost at a provider; never more than its most."""
+
+    id = models.BigAutoField(primary_key=True)
+    provider = models.CharField(max_length=40)
+    month = models.DateField()
+    committed = models.DecimalField(**MONEY, default=Decimal(0), db_default=Decimal(0))
+    most = models.DecimalField(**MONEY)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "month"], name="capacity_spend_once"),
+            models.CheckConstraint(
+                condition=Q(committed__gte=0, committed__lte=F("most")), name="capacity_spend_within_most"
+            ),
+        ]

@@ -1,0 +1,164 @@
+"""Pages of capacity: plans and machines of an organisation, and the machines of the site."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from allocation.features.capacity.models import CapacityMachine, CapacityPlan, CapacitySpend
+from allocation.features.capacity.orphans import orphan_release
+from allocation.features.capacity.providers import offers, providers
+from allocation.features.capacity.rules import Offer
+from allocation.features.capacity.services import (
+    PlanTerms,
+    plan_approve,
+    plan_cancel,
+    plan_create,
+    plans_visible,
+)
+from allocation.rules.ask.words.times import duration_words
+from billing.rules import money_text
+from tenants.access import Actor, PlatformActor
+from tenants.models import Project, User
+from tenants.platform.errors import Refused
+from tenants.web.form_page import Act, form_page, operator_form_page
+
+PLANS_SHOWN = 50
+MACHINES_SHOWN = 50
+PILLS: Mapping[str, str] = {
+    "active": "ok", "ready": "ok", "proposed": "wait", "requested": "wait", "booting": "wait",
+    "draining": "wait", "releasing": "wait", "lost": "bad", "orphan": "bad", "refused": "bad",
+}  # fmt: skip
+
+
+def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
+    plans = list(plans_visible(actor).prefetch_related("machines")[:PLANS_SHOWN])
+    return {
+        "plans": [_plan_shown(each, actor, now) for each in plans],
+        "offers": [_offer_shown(each) for each in offers()],
+        "may_plan": bool(_projects(actor)) and bool(offers()),
+    }
+
+
+def _plan_shown(plan: CapacityPlan, actor: Actor, now: datetime) -> dict[str, Any]:
+    is_open = plan.state in CapacityPlan.OPEN
+    return {
+        "plan": plan,
+        "pill": PILLS.get(plan.state, ""),
+        "most": money_text(plan.most_cost, plan.currency),
+        "committed": money_text(plan.committed, plan.currency),
+        "charged": money_text(plan.charged, plan.currency),
+        "machines": [machine_shown(each) for each in plan.machines.all()],
+        "may_cancel": is_open and (plan.created_by_id == actor.user_id or actor.may_lead(plan.project_id)),
+        "may_approve": plan.state == plan.State.PROPOSED and actor.may_lead(plan.project_id),
+    }
+
+
+def machine_shown(machine: CapacityMachine) -> dict[str, Any]:
+    """A machine as pages show it."""
+    return {
+        "machine": machine,
+        "pill": PILLS.get(machine.state, ""),
+        "cost": money_text(machine.cost, machine.currency) if machine.currency else "",
+    }
+
+
+def _offer_shown(offer: Offer) -> dict[str, Any]:
+    return {
+        "offer": offer,
+        "price": money_text(offer.price, offer.currency),
+        "lead": duration_words(offer.lead_seconds),
+        "least": duration_words(offer.least_seconds),
+        "period": duration_words(offer.period_seconds),
+    }
+
+
+def _projects(actor: Actor) -> list[tuple[str, str]]:
+    rows = Project.objects.filter(tenant_id=actor.tenant_id, is_open=True).order_by("name")
+    return [(row.slug, row.name) for row in rows if actor.may_book(row.id)]
+
+
+def _classes(_: object) -> list[tuple[str, str]]:
+    return [(name, name) for name in sorted({each.gpu_class for each in offers()})]
+
+
+def _initial(actor: Actor) -> Mapping[str, Any]:
+    until = timezone.localtime(timezone.now() + timedelta(hours=4))
+    return {"count": 4, "until": until.strftime("%Y-%m-%dT%H:%M")}
+
+
+def _made(plan: CapacityPlan) -> str:
+    if plan.state == plan.State.ACTIVE:
+        return f"The plan is active: up to {money_text(plan.most_cost, plan.currency)} are held for it."
+    return "A lead of the project decides the plan."
+
+
+def operator_actor(operator: User) -> PlatformActor:
+    """The operator as the one who acts."""
+    return PlatformActor(operator.pk, operator.display_name)
+
+
+def _ops_shown(actor: PlatformActor, now: datetime) -> dict[str, Any]:
+    known, fault = _providers_shown(now)
+    machines: Iterable[CapacityMachine] = CapacityMachine.objects.select_related("plan__project", "tenant")
+    return {
+        "providers": known,
+        "fault": fault,
+        "machines": [machine_shown(each) for each in list(machines)[:MACHINES_SHOWN]],
+        "plans": CapacityPlan.objects.select_related("project", "tenant")[:PLANS_SHOWN],
+    }
+
+
+def _providers_shown(now: datetime) -> tuple[list[dict[str, Any]], str]:
+    """Each provider with what it has and costs, or what is wrong with the file."""
+    try:
+        found = providers()
+    except Refused as refusal:
+        return [], refusal.sentence
+    month = now.date().replace(day=1)
+    spent = dict(CapacitySpend.objects.filter(month=month).values_list("provider", "committed"))
+    held = CapacityMachine.objects.filter(state__in=CapacityMachine.OPEN)
+    return [
+        {
+            "provider": each,
+            "machines": held.filter(provider=each.name).count(),
+            "spent": money_text(spent.get(each.name, each.most_cost * 0), each.currency),
+            "most": money_text(each.most_cost, each.currency),
+            "offers": [_offer_shown(offer) for offer in each.offers],
+        }
+        for each in found
+    ], ""
+
+
+def _release(*, actor: PlatformActor, machine_id: UUID, now: datetime) -> CapacityMachine:
+    return orphan_release(operator_id=actor.user_id, machine_id=machine_id, now=now)
+
+
+urlpatterns = [
+    form_page(
+        "capacity",
+        "capacity",
+        "capacity/page.html",
+        _shown,
+        Act(
+            "plan",
+            plan_create,
+            _made,
+            terms=PlanTerms,
+            choices={"project": _projects, "gpu_class": _classes},
+            initial=_initial,
+        ),
+        Act("approve", plan_approve, "The plan is active.", key="plan"),
+        Act("cancel", plan_cancel, "The plan is cancelled.", key="plan"),
+    ),
+    operator_form_page(
+        "machines",
+        "ops-machines",
+        "capacity/machines.html",
+        _ops_shown,
+        Act("release", _release, "{row.name} goes back to its provider.", key="machine", is_dangerous=True),
+        actor_of=operator_actor,
+    ),
+]

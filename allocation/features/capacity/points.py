@@ -1,0 +1,34 @@
+"""What capacity adds to the core: its task, metrics, sentences and words of the log."""
+
+from django.utils.translation import gettext_lazy
+
+from allocation.features.capacity.metrics import capacity_metrics
+from allocation.features.capacity.tasks import capacity_turn_run
+from allocation.points import METRICS
+from allocation.words.refusals import sentences_add
+from tenants.rules.audit_words import ACTIONS, NAMED_BY
+
+__all__ = ["capacity_turn_run"]
+METRICS.append(capacity_metrics)
+sentences_add(
+    {
+        "providers_invalid": gettext_lazy("The file of providers can't be read: %(error)s."),
+        "capacity_until": gettext_lazy("Choose an end in the future, at most %(most)s days after the start."),
+        "no_offer": gettext_lazy("No provider offers %(gpu_class)s."),
+        "most_cost_too_little": gettext_lazy(
+            "The first paid period costs %(least)s. Allow at least so much."
+        ),
+        "too_many_plans": gettext_lazy("The project has %(most)s open plans already. Cancel one first."),
+        "plan_over": gettext_lazy("This plan is over."),
+        "capacity_leads": gettext_lazy("Only leads and admins decide plans of capacity."),
+        "machine_of_plan": gettext_lazy("A plan has this machine. Cancel the plan instead."),
+        "capacity_stopped": gettext_lazy(
+            "The ladder of a budget keeps everything of the project from starting."
+        ),
+    }
+)
+ACTIONS["capacity_plan.made"] = "planned to rent GPUs for {object}"
+ACTIONS["capacity_plan.approved"] = "approved renting GPUs for {object}"
+ACTIONS["capacity_plan.cancelled"] = "cancelled renting GPUs for {object}"
+ACTIONS["machine.released"] = "gave back the machine {object}"
+NAMED_BY["capacity_plan"] = ("project",)

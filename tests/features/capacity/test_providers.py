@@ -1,0 +1,138 @@
+"""The file of providers, and machines by Libcloud: its dummy, and an OpenStack on loopback."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from allocation.features.capacity.boot import boot_script
+from allocation.features.capacity.cloud import Cloud
+from allocation.features.capacity.providers import (
+    Provider,
+    ProviderFailed,
+    ProvidersFault,
+    providers,
+    providers_parse,
+)
+from devtools.cloud.machines import Machines, boot_values
+from devtools.cloud.openstack import OpenStack, server_open
+from tenants.platform.errors import Refused
+from tests.features.capacity.builders import FILE, providers_file
+
+PASSWORD = "a-password-of-the-cloud"
+
+
+@pytest.fixture
+def openstack(tmp_path: Path) -> Iterator[OpenStack]:
+    machines = Machines(tmp_path, 30, clock=lambda: 1_000.0, runs=False)
+    cloud = OpenStack(machines, "demo", PASSWORD, clock=lambda: 1_000.0)
+    server = server_open(cloud, "127.0.0.1", 0)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield cloud
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def provider(openstack: OpenStack, monkeypatch: pytest.MonkeyPatch) -> Provider:
+    monkeypatch.setenv("CLOUD_PASSWORD", PASSWORD)
+    (found,) = providers_parse(FILE)
+    return replace(
+        found,
+        driver="openstack",
+        key="demo",
+        secret_env="CLOUD_PASSWORD",
+        image="agent",
+        arguments={
+            "ex_force_auth_url": openstack.base,
+            "ex_force_auth_version": "3.x_password",
+            "ex_tenant_name": "demo",
+        },
+    )
+
+
+def test_a_machine_of_openstack_is_requested_listed_and_given_back(
+    openstack: OpenStack, provider: Provider
+) -> None:
+    cloud = Cloud(provider)
+    assert cloud.listing() == []
+    boot = boot_script(replace(provider, portal="https://gpus.example.org"), "cloud-1", "a token's")
+    key = cloud.acquire("gpu-burst-portal-1-abc", provider.offers[0], boot)
+    (machine,) = openstack.machines.all.values()
+    assert (machine.id, machine.name, machine.fleet) == (key, "gpu-burst-portal-1-abc", "s")
+    assert boot_values(machine.boot) == {
+        "GPU_AGENT_PORTAL": "https://gpus.example.org",
+        "GPU_AGENT_NAME": "cloud-1",
+        "GPU_AGENT_TOKEN": "a token's",
+    }
+    (listed,) = cloud.listing()
+    assert (listed.id, listed.name, listed.is_running) == (key, machine.name, False)
+    machine.state = "ACTIVE"
+    assert [each.is_running for each in cloud.listing()] == [True]
+    machine.state = "ERROR"
+    assert [each.has_failed for each in cloud.listing()] == [True]
+    cloud.release(key)
+    cloud.release(key)
+    assert cloud.listing() == []
+
+
+def test_a_fault_of_a_provider_is_said_without_its_secret(
+    openstack: OpenStack, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = Cloud(provider)
+    assert cloud.listing() == []
+    openstack.faults.append(503)
+    with pytest.raises(ProviderFailed, match=r"cloud did not list machines: .*503"):
+        cloud.listing()
+    assert cloud.listing() == []
+    monkeypatch.setenv("CLOUD_PASSWORD", "another-password")
+    with pytest.raises(ProviderFailed, match="Invalid credentials") as found:
+        Cloud(provider).listing()
+    assert "another-password" not in str(found.value)
+    monkeypatch.delenv("CLOUD_PASSWORD")
+    with pytest.raises(ProviderFailed, match="CLOUD_PASSWORD, the secret of cloud, is not set"):
+        Cloud(provider).listing()
+
+
+def test_the_dummy_driver_of_libcloud_has_machines() -> None:
+    (provider,) = providers_parse(FILE)
+    cloud = Cloud(replace(provider, key="nobody", image="i"))
+    before = {each.id for each in cloud.listing()}
+    key = cloud.acquire("name", provider.offers[0], "")
+    assert {each.id for each in cloud.listing()} - before == {key}
+    cloud.release(key)
+    assert {each.id for each in cloud.listing()} == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('driver = "dummy"', "", r"provider\[0\].driver: missing"),
+        ('price = "12"', "price = 12", "price: must be a text in quotes"),
+        ('price = "12"', 'price = "-1"', "price: must be more than 0"),
+        ('price = "12"', 'price = "1e"', "price: write an amount"),
+        ("gpus = 4", "gpus = 0", "at least 1"),
+        ("gpus = 4", "gpus = 4\nturbo = true", "turbo: unknown key"),
+        ('driver = "dummy"', 'driver = "dummy"\nsecret = "x"', "secret: name a variable"),
+        ("[[provider]]", "[[provider]", "Expected"),
+    ],
+)
+def test_a_fault_in_the_file_names_its_key(old: str, new: str, fault: str) -> None:
+    with pytest.raises(ProvidersFault, match=fault):
+        providers_parse(FILE.replace(old, new))
+
+
+def test_a_file_that_can_not_be_read_is_an_operators_fault(settings: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    providers_file(settings, tmp_path)
+    assert [each.name for each in providers()] == ["cloud"]
+    providers_file(settings, tmp_path, "x")
+    with pytest.raises(Refused, match="The file of providers can't be read") as found:
+        providers()
+    assert found.value.owner == "operator"
+    settings.PROVIDERS_FILE = ""
+    assert providers() == ()

@@ -1,0 +1,37 @@
+"""Paid periods, costs and the choice of an offer. Pure."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from allocation.features.capacity.rules import Offer, best_offer, paid_seconds
+from allocation.rules.pools import class_of, is_pooled, pooled
+
+OFFER = Offer(
+    "cloud", "big", "h100", 8, Decimal(24), "EUR", 60, 3600, 600, "z", interruptible=False, size="s"
+)
+SMALL = replace(OFFER, name="small", gpus=2, price=Decimal(8))
+
+
+@pytest.mark.parametrize(
+    ("kept", "paid"),
+    [(0, 3600), (3600, 3600), (3600.5, 4200), (4200, 4200), (4201, 4800)],
+)
+def test_the_least_time_is_paid_and_then_each_begun_period(kept: float, paid: int) -> None:
+    assert paid_seconds(kept, 3600, 600) == paid
+
+
+def test_the_cheapest_offer_that_has_the_gpus_is_taken() -> None:
+    offers = [OFFER, SMALL, replace(SMALL, gpu_class="l40s", price=Decimal(1))]
+    assert best_offer(offers, "h100", 2, 0) == SMALL
+    # Four small machines cost more than a big one.
+    assert best_offer(offers, "h100", 8, 0) == OFFER
+    assert best_offer(offers, "h100", 2, 0, per_machine=4) == OFFER
+    assert best_offer(offers, "b200", 1, 0) is None
+
+
+def test_a_pool_is_in_the_name_of_a_class_and_can_be_taken_out() -> None:
+    assert (pooled("h100", ""), pooled("h100", "plan-1")) == ("h100", "h100@plan-1")
+    assert (class_of("h100@plan-1"), class_of("h100")) == ("h100", "h100")
+    assert (is_pooled("h100@plan-1"), is_pooled("h100")) == (True, False)
