@@ -8,6 +8,7 @@ from random import Random
 from django.db import connection
 from django.db.models import Q
 
+from allocation.features.policy_lab.demand import source_of
 from allocation.features.policy_lab.play import History, Outage, Past, Planned
 from allocation.models import Booking, Gpu, GpuEvent, Maintenance
 from allocation.rules.ask import MIN_DURATION_SECONDS
@@ -54,6 +55,12 @@ class Names:
     bookings: dict[str, str]
     tenants: dict[str, str]
     projects: dict[str, str]
+
+    def with_copies(self, history: History) -> "Names":
+        """The same with those of bookings that were drawn from others, as `like` these."""
+        ids = (each.request.booking for each in history.past)
+        copies = {name: f"like {self.bookings[source_of(name)]}" for name in ids if name not in self.bookings}
+        return replace(self, bookings=self.bookings | copies)
 
 
 def history_read(since: datetime, until: datetime) -> tuple[History, Names]:

@@ -30,6 +30,12 @@ class PolicyTrial(models.Model):
     )
     days = models.PositiveSmallIntegerField()
     seeds = models.PositiveSmallIntegerField()
+    demand = models.JSONField(
+        default=dict,
+        db_default={},
+        blank=True,
+        help_text="`load`, `sizes` and `bursts` in percent; empty: the demand of the past.",
+    )
     until = models.DateTimeField(help_text="The end of the past that is played.")
     asked_at = models.DateTimeField()
     asked_by = models.ForeignKey(PERSON, PROTECT, null=True, blank=True, related_name="+")

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.api.fleet.policy import version_facts
 from allocation.features.policy_lab.charts import changes_of, days_of
+from allocation.features.policy_lab.demand import DemandTerms
 from allocation.features.policy_lab.guard_form import ActivateForm, figure_choices
 from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
 from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of
@@ -56,6 +57,11 @@ class PastTerms:
 
     days: int = term("Days of the past", default=7)
     seeds: int = term("Seeds", "Draws of runs whose length nobody knows.", default=3)
+    load: int = term("Bookings, % of the past's", "More are drawn from those of the past.", default=100)
+    sizes: int = term("GPUs of each booking, %", default=100)
+    bursts: int | None = term(
+        "Bookings in bursts, % (optional)", "Within ten minutes of a day.", default=None
+    )
 
 
 def operator_actor(operator: User) -> PlatformActor:
@@ -143,13 +149,16 @@ def _shadow_end(*, actor: PlatformActor, number: int, now: datetime) -> PolicySh
 
 
 def _trial_ask(*, actor: PlatformActor, number: int, terms: PastTerms, now: datetime) -> PolicyTrial:
-    asked = TrialTerms(candidate=number, days=terms.days, seeds=terms.seeds)
+    demand = DemandTerms(load=terms.load, sizes=terms.sizes, bursts=terms.bursts or 0)
+    asked = TrialTerms(candidate=number, days=terms.days, seeds=terms.seeds, demand=demand)
     return trial_ask(terms=asked, operator_id=actor.user_id, now=now)
 
 
 def _trial_shown(actor: PlatformActor, now: datetime, trial_id: UUID) -> dict[str, Any]:
     trial = trial_one(trial_id)
     shown: dict[str, Any] = {"trial": trial, "is_open": trial.state in PolicyTrial.OPEN}
+    if trial.demand:
+        shown["demand"] = DemandTerms(**trial.demand)
     report = trial.report
     if report is None:
         return shown

@@ -21,6 +21,7 @@ POLICY_STAGES.append(_tried)
 sentences_add(
     {
         "trial_bounds": gettext_lazy("Choose a number from 1 to %(most)s."),
+        "trial_demand": gettext_lazy("Choose a number from %(least)s to %(most)s percent."),
         "trials_open": gettext_lazy("%(most)s trials wait or run already. Wait for one, or cancel one."),
         "guard_figures": gettext_lazy("Name at least one figure, at most %(most)s."),
         "guard_band": gettext_lazy(

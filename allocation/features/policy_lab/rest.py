@@ -123,6 +123,9 @@ class TrialOut(serializers.Serializer[Any]):
     against = serializers.IntegerField(source="against_id", help_text="The version that was in force.")
     days = serializers.IntegerField()
     seeds = serializers.IntegerField()
+    demand = serializers.DictField(
+        help_text="`load`, `sizes` and `bursts` in percent; empty: the demand of the past."
+    )
     until = serializers.DateTimeField(help_text="The end of the past that is played.")
     state = serializers.ChoiceField(choices=PolicyTrial.State.values)
     progress = serializers.IntegerField(source="permille", help_text="In thousandths.")
@@ -159,7 +162,8 @@ class TrialReportOut(TrialOut):
 def create_policy_trial(call: ApiView, terms: TrialTerms) -> PolicyTrial:
     """Plays the site's past under the version in force and under the candidate, by the same solver, in
     the background. Requests come when they came, runs last as long as they lasted; lengths that nobody
-    knows are drawn, once for each seed."""
+    knows are drawn, once for each seed. With a `demand` there is more work, larger work, or more of it at
+    once, drawn from the site's own."""
     return trial_ask(terms=terms, operator_id=call.user.pk, now=call.now)
 
 

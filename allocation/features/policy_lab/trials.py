@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from allocation.features.policy_lab.demand import PAST, DemandTerms, history_under
 from allocation.features.policy_lab.figures import Input, Rates, Report, Sides, report_of
 from allocation.features.policy_lab.history import (
     energy_read,
@@ -56,6 +58,7 @@ class TrialTerms:
         min_value=1,
         max_value=MOST_SEEDS,
     )
+    demand: DemandTerms | None = term(says="Null: the demand of the past.", default=None)
 
 
 class _Cancelled(Exception):
@@ -79,6 +82,12 @@ def trial_ask(*, terms: TrialTerms, operator_id: int | None, now: datetime) -> P
             raise invalid("bad_trial", refusal_text("trial_bounds", most=most), name)
     if PolicyTrial.objects.filter(state__in=PolicyTrial.OPEN).count() >= MOST_OPEN:
         raise Refused("too_many_trials", refusal_text("trials_open", most=MOST_OPEN), "conflict")
+    demand = terms.demand or PAST
+    for each in fields(demand):
+        least, most = (each.metadata["serializer_kwargs"][name] for name in ("min_value", "max_value"))
+        if not least <= getattr(demand, each.name) <= most:
+            sentence = refusal_text("trial_demand", least=least, most=most)
+            raise invalid("bad_trial", sentence, each.name)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     with transaction.atomic():
         trial = PolicyTrial.objects.create(
@@ -86,11 +95,12 @@ def trial_ask(*, terms: TrialTerms, operator_id: int | None, now: datetime) -> P
             against=live,
             days=terms.days,
             seeds=terms.seeds,
+            demand=asdict(demand) if demand != PAST else {},
             until=now.replace(microsecond=0),
             asked_at=now,
             asked_by_id=operator_id,
         )
-        after = {"candidate": candidate.number, "days": terms.days, "seeds": terms.seeds}
+        after = {"candidate": candidate.number, "days": terms.days, "seeds": terms.seeds, **trial.demand}
         platform_record(operator_id, "policy.trial_asked", ("policy", candidate.number), now, after=after)
         task_request(TASK)
     return trial
@@ -197,6 +207,8 @@ def _fail(trial: PolicyTrial, why: str, now: datetime) -> None:
 def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[], bool]) -> Report:
     since = trial.until - timedelta(days=trial.days)
     history, names = history_read(_begin(since), trial.until)
+    history = history_under(history, DemandTerms(**trial.demand))
+    names = names.with_copies(history)
     # Without unknown lengths all seeds would be the same play.
     seeds = range(1, trial.seeds + 1) if is_drawn(history) else range(1, 2)
     plays = [(is_candidate, seed) for seed in seeds for is_candidate in (False, True)]

@@ -26,10 +26,10 @@ def version_lines(before: PolicyVersion, after: PolicyVersion) -> list[str]:
     old, new = ({row["version"]: row for row in version.parts} for version in (before, after))
     for number in sorted(old.keys() | new.keys()):
         was, now = old.get(number), new.get(number)
-        if was == now:
+        if was == now or number == after.number:
             continue
         if now is None:
-            lines.append(f"In {part_names(old[number])}: as everywhere, no more as version {number}")
+            lines.append(f"In {part_names(old[number])}: as everywhere, instead of version {number}")
             continue
         if was is not None:
             lines.append(f"Version {number} in {part_names(now)}, before in {part_names(was)}")

@@ -2,12 +2,14 @@
 
 import json
 from argparse import ArgumentParser
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from allocation.features.policy_lab.demand import DemandTerms
 from allocation.features.policy_lab.process import orphaned, priority_lower
 from allocation.features.policy_lab.results import csv_lines, text_lines
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_one, trials_run
@@ -27,6 +29,11 @@ class Command(BaseCommand):
         what.add_argument("--work", action="store_true", help="play what waits, with the lowest priority")
         parser.add_argument("--days", type=int, default=7, help="days of the past")
         parser.add_argument("--seeds", type=int, default=3, help="draws of runs whose length nobody knows")
+        for each in fields(DemandTerms):
+            said = each.metadata["serializer_kwargs"]["help_text"]
+            parser.add_argument(
+                f"--{each.name}", type=int, default=each.default, help=said.lower().replace("%", "%%")
+            )
         parser.add_argument("--json", type=Path, help="file for the results as JSON")
         parser.add_argument("--csv", type=Path, help="file for the results as CSV")
         operator_argument(parser)
@@ -38,7 +45,10 @@ class Command(BaseCommand):
             trials_run(timezone.now, orphaned())
             return
         by = operator_by_name(operator)
-        terms = TrialTerms(candidate=options["candidate"], days=options["days"], seeds=options["seeds"])
+        demand = DemandTerms(**{each.name: options[each.name] for each in fields(DemandTerms)})
+        terms = TrialTerms(
+            candidate=options["candidate"], days=options["days"], seeds=options["seeds"], demand=demand
+        )
         try:
             made = trial_ask(terms=terms, operator_id=by.pk if by else None, now=timezone.now())
         except Refused as refusal:
