@@ -8,6 +8,7 @@ from decimal import Decimal
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from allocation.features.insights.rule_changes import StepChanges
 from allocation.web.parts.burndown import Mark
 
 WIDTH, HEIGHT = 720, 220
@@ -43,6 +44,15 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """A line over a step in which something else changed, with its number in the list below."""
+
+    x: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Bars:
     """A chart of stacked bars."""
 
@@ -51,6 +61,7 @@ class Bars:
     days: tuple[Mark, ...]
     keys: tuple[tuple[str, str], ...]
     text: str
+    flags: tuple[Flag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +73,13 @@ class HeatCell:
 
 
 def bars_of(
-    keys: Sequence[tuple[str, str]], columns: Sequence[tuple[date, Sequence[Decimal]]], unit: str
+    keys: Sequence[tuple[str, str]],
+    columns: Sequence[tuple[date, Sequence[Decimal]]],
+    unit: str,
+    changed: Sequence[StepChanges] = (),
 ) -> Bars:
-    """Stacked bars, one for each step. `keys` are the name and the colour of each part."""
+    """Stacked bars, one for each step. `keys` are the name and the colour of each part; `changed`: what
+    else changed in which step."""
     most = max((sum(values, Decimal(0)) for _, values in columns), default=Decimal(0))
     top = _round_up(most)
     room = (RIGHT - LEFT) / max(1, len(columns))
@@ -83,9 +98,23 @@ def bars_of(
         text = f"{day.day} {day:%b}: {words or 'nothing'} {unit if words else ''}".strip()
         bars.append(Bar(f"{LEFT + room * (number + 0.1):.1f}", f"{room * 0.8:.1f}", tuple(parts), text))
     total = sum((sum(values, Decimal(0)) for _, values in columns), Decimal(0))
+    days = [day for day, _ in columns]
     return Bars(
-        tuple(bars), _grid(top), _days([day for day, _ in columns], room), tuple(keys), f"{total:,.1f} {unit}"
+        tuple(bars),
+        _grid(top),
+        _days(days, room),
+        tuple(keys),
+        f"{total:,.1f} {unit}",
+        tuple(_flag(each, days, room) for each in changed if each.begins in days),
     )
+
+
+def _flag(changed: StepChanges, days: Sequence[date], room: float) -> Flag:
+    """The line of a step, and the first of its changes in words."""
+    more = len(changed.rows) - 1
+    first = f"{changed.rows[0].who} {changed.rows[0].sentence}"
+    text = f"{first} and {more} more" if more else first
+    return Flag(f"{LEFT + room * (days.index(changed.begins) + 0.5):.1f}", changed.number, text)
 
 
 def heat_of(rows: Sequence[Sequence[float | None]]) -> list[tuple[str, list[HeatCell]]]:

@@ -1,6 +1,6 @@
 """The pages of insights: of an organisation with its projects and labs, and of the site."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -25,6 +25,7 @@ from allocation.features.insights.figures import (
     waits_by_tier,
 )
 from allocation.features.insights.overview import overview_of, site_overview_of
+from allocation.features.insights.rule_changes import RuleChange, StepChanges, by_step, rule_changes
 from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
@@ -102,8 +103,11 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     whose = own_figures(actor, request.GET.get("project", ""), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     owner = whose.of.owner if whose.of else ""
-    context = _context(request, whose, question, now, currency=currency_of(actor.tenant_id), owner=owner)
+    marks = _changed(actor.tenant_id, question) if actor.is_tenant_admin else Changed()
+    currency = currency_of(actor.tenant_id)
+    context = _context(request, whose, question, now, currency=currency, owner=owner, marks=marks)
     context |= {
+        "log": f"/t/{actor.tenant_slug}/log",
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
@@ -120,8 +124,10 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the figures of all organisations together."""
     now = timezone.now()
     question = _read(request, SITE_NOUNS, now)
-    context = _context(request, Whose(), question, now, currency="", owner="")
-    context |= {"whose": "All organisations", "cards": _cards(None, request, now), "is_site": True}
+    marks = _changed(None, question)
+    context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
+    context |= {"log": "/ops/log", "whose": "All organisations", "is_site": True}
+    context["cards"] = _cards(None, request, now)
     return render(request, "insights/page.html", context)
 
 
@@ -194,8 +200,29 @@ def _read(request: HttpRequest, nouns: tuple[str, ...], now: datetime) -> Questi
     return question_read(starts, ends, by if by in nouns else "class", step, nouns, now)
 
 
-def _context(
-    request: HttpRequest, whose: Whose, question: Question, now: datetime, *, currency: str, owner: str
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What else changed in the time of a page, by step, and in the time before; for readers of the log."""
+
+    steps: Sequence[StepChanges] = ()
+    before: Sequence[RuleChange] = ()
+    is_shown: bool = False
+
+
+def _changed(tenant_id: UUID | None, question: Question) -> Changed:
+    steps = by_step(rule_changes(tenant_id, question.days), steps_of(question.days, question.step))
+    return Changed(steps, rule_changes(tenant_id, question.before.days), is_shown=True)
+
+
+def _context(  # noqa: PLR0913 (named parts of one page)
+    request: HttpRequest,
+    whose: Whose,
+    question: Question,
+    now: datetime,
+    *,
+    currency: str,
+    owner: str,
+    marks: Changed,
 ) -> dict[str, Any]:
     rows = rows_of(whose, question, now)
     total = sum_of(found for _, _, found in rows)
@@ -208,8 +235,11 @@ def _context(
         "last_day": question.days.ends - timedelta(days=1),
         "total": total,
         "tiles": _tiles(total, before, currency),
-        "use": _use_bars(rows, days),
-        "by_noun": _noun_bars(rows, days, nouns, names),
+        "use": _use_bars(rows, days, marks.steps),
+        "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
+        "changed": marks.steps,
+        "changed_before": marks.before,
+        "shows_changes": marks.is_shown,
         "noun": NOUN_WORDS[question.by].lower(),
         "heat": heat_of(busy_by_hour(whose, question.days, now)),
         "hours": range(24),
@@ -310,18 +340,22 @@ def _waits(whose: Whose, question: Question, now: datetime) -> list[tuple[str, i
     ]
 
 
-def _use_bars(rows: Iterable[Row], days: list[date]) -> object:
+def _use_bars(rows: Iterable[Row], days: list[date], changed: Sequence[StepChanges] = ()) -> object:
     parts = {day: [Decimal(0)] * 3 for day in days}
     for day, _, found in rows:
         measured = min(found.measured_gpu_hours, found.gpu_hours)
         unused = min(found.unused_gpu_hours, measured)
         for number, hours in enumerate((measured - unused, unused, found.gpu_hours - measured)):
             parts[day][number] += hours
-    return bars_of(USE_KEYS, [*parts.items()], "GPU-hours")
+    return bars_of(USE_KEYS, [*parts.items()], "GPU-hours", changed)
 
 
 def _noun_bars(
-    rows: Iterable[Row], days: list[date], nouns: list[tuple[str, Figures]], names: dict[str, str]
+    rows: Iterable[Row],
+    days: list[date],
+    nouns: list[tuple[str, Figures]],
+    names: dict[str, str],
+    changed: Sequence[StepChanges],
 ) -> object:
     """The GPU-hours of the largest nouns, and of all others together."""
     shown = [name for name, found in nouns[: len(NOUN_SHADES)] if found.gpu_hours]
@@ -331,8 +365,8 @@ def _noun_bars(
         parts[day][shown.index(name) if name in shown else -1] += found.gpu_hours
     if any(values[-1] for values in parts.values()):
         keys.append((OTHERS, "p-unknown"))
-        return bars_of(keys, [*parts.items()], "GPU-hours")
-    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours")
+        return bars_of(keys, [*parts.items()], "GPU-hours", changed)
+    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours", changed)
 
 
 def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> NounRow:

@@ -5,7 +5,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from allocation.features.insights.figures import STEPS, Figures, Whose
+from allocation.features.insights.figures import STEPS, Figures, Whose, sum_of
+from allocation.features.insights.rule_changes import KINDS, rule_changes
 from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
@@ -150,6 +151,97 @@ def list_platform_kpis(call: ApiView) -> list[dict[str, Any]]:
     with operator_tx():
         question = _question(call, SITE_NOUNS)
         return [_shown(row) for row in rows_of(Whose(), question, call.now)]
+
+
+class RuleChangeOut(serializers.Serializer[Any]):
+    """Something else that changed."""
+
+    at = serializers.DateTimeField()
+    kind = serializers.ChoiceField(choices=list(KINDS))
+    who = serializers.CharField(help_text="A sign-in name, or `The portal`.")
+    sentence = serializers.CharField(help_text="Such as `published price book version 3`.")
+    values = serializers.ListField(child=serializers.CharField(), help_text="Such as `weight: 1 to 2`.")
+
+
+class PeriodOut(serializers.Serializer[Any]):
+    """A period: its figures together, and what else changed in it."""
+
+    starts = serializers.DateField()
+    ends = serializers.DateField(help_text="The first day after it.")
+    figures: Any = KpiOut()
+    changes: Any = RuleChangeOut(
+        many=True, help_text="The oldest first, 200 at most. Empty for members who do not see the log."
+    )
+
+
+def _comparison_query(**more: serializers.Field[Any, Any, Any, Any]) -> type[Strict]:
+    """The parameters of two periods."""
+    return type(
+        "ComparisonQuery",
+        (Strict,),
+        {
+            "__doc__": "UTC days [from, to), without them the last four weeks until now, and those before.",
+            "from": Day(required=False),
+            "to": Day(required=False, help_text="The first day after them."),
+            "against_from": Day(required=False, help_text="Without it: as many days just before."),
+            "against_to": Day(required=False, help_text="Without it: as many days as the first period has."),
+            **more,
+        },
+    )
+
+
+def _periods(call: ApiView) -> tuple[Question, Question]:
+    query = call.query
+    asked = question_read(query.get("from"), query.get("to"), "class", "all", OWN_NOUNS, call.now)
+    begins = query.get("against_from")
+    if begins is None:
+        return asked, asked.before
+    ends = query.get("against_to") or begins + (asked.days.ends - asked.days.starts)
+    return asked, question_read(begins, ends, "class", "all", OWN_NOUNS, call.now)
+
+
+def _period(call: ApiView, whose: Whose, question: Question, *, has_log: bool) -> dict[str, Any]:
+    total = sum_of(found for _, _, found in rows_of(whose, question, call.now))
+    return {
+        "starts": question.days.starts,
+        "ends": question.days.ends,
+        "figures": _shown((question.days.starts, "", total)),
+        "changes": rule_changes(whose.tenant_id, question.days) if has_log else [],
+    }
+
+
+@rest.rows(
+    "kpi-comparison",
+    "Compare two periods, with what else changed in them",
+    PeriodOut,
+    query=_comparison_query(
+        project=Text(max_length=40, required=False, default="", help_text="A project, or `lab:` and a lab."),
+    ),
+    kind="statement",
+)
+def list_kpi_comparison(call: ApiView) -> list[dict[str, Any]]:
+    """Lists two periods with the figures of a project or of the whole organisation. Its admins also get what
+    else changed: prices, quotas and tiers, from the organisation's log."""
+    with call.tx():
+        periods = _periods(call)
+        whose = own_figures(call.actor, call.query["project"], periods[0])
+        has_log = call.actor.is_tenant_admin
+        return [_period(call, whose, each, has_log=has_log) for each in periods]
+
+
+@rest.rows(
+    "platform-kpi-comparison",
+    "Compare two periods of the whole site, with what else changed in them (operators)",
+    PeriodOut,
+    query=_comparison_query(),
+    kind="statement",
+)
+def list_platform_kpi_comparison(call: ApiView) -> list[dict[str, Any]]:
+    """Lists two periods with the figures of all organisations together, and the changes of policy, prices,
+    quotas, tiers and the fleet."""
+    call.require_operator()
+    with operator_tx():
+        return [_period(call, Whose(), each, has_log=True) for each in _periods(call)]
 
 
 urlpatterns = rest.urls

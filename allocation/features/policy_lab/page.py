@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.http import require_safe
@@ -48,6 +49,7 @@ from tenants.web.frame import operator_page
 
 ACTS_SHOWN = 20
 DIFFERENCES_SHOWN = 50
+_BACK = (PolicyActivation.Kind.ROLLBACK, PolicyActivation.Kind.RETURN)
 GROUPS = (("tiers", "By tier"), ("tenants", "By organisation"), ("projects", "By project"))
 
 
@@ -74,7 +76,10 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     other = _compared(facts, live, against)
     shadow = shadow_last(number)
-    acts = PolicyActivation.objects.select_related("asked_by", "former").filter(version=number)
+    own = PolicyActivation.objects.filter(version=number)
+    # That it was taken back belongs to its history, too.
+    back = Q(kind__in=_BACK, former__in=own.filter(in_force__isnull=False).values("in_force"))
+    acts = PolicyActivation.objects.select_related("asked_by", "former").filter(Q(version=number) | back)
     is_mine = facts.version.created_by_id == actor.user_id
     return {
         "facts": facts,

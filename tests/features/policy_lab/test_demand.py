@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from allocation.features.policy_lab.demand import DAY, DemandTerms, history_under, source_of
+from allocation.features.policy_lab.demand import DemandTerms, history_under, source_of
 from allocation.features.policy_lab.history import Names
-from allocation.features.policy_lab.play import History
+from allocation.features.policy_lab.play import DAY, History
 from solver import Policy
 from tests.features.policy_lab.test_play import a_past, a_site, outcomes
 

@@ -1,0 +1,105 @@
+"""What else changed in a time: the log's entries of policy, prices, quotas, tiers and the fleet.
+
+Operators see those of the platform. An organisation's admins see those of its own log, to which changes of
+prices and tiers are written, too; nobody sees another organisation's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from uuid import UUID
+
+from billing.rules import Period
+from tenants.models import AuditEntry
+from tenants.rules.audit_words import ACTIONS, changes_of, object_name
+from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
+
+KINDS = {
+    "policy": ("policy.published", "policy.rolled_back", "policy.returned"),
+    "prices": ("prices.published",),
+    "quota": (
+        "quota.set",
+        "quota_window.added",
+        "quota_window.removed",
+        "person_quota.set",
+        "override.granted",
+        "override.ended",
+        "tier.set",
+        "tier_version.set",
+        "tier_version.withdrawn",
+    ),
+    "fleet": (
+        "node.approved",
+        "node.drained",
+        "node.fenced",
+        "node.locked_out",
+        "gpu.returned",
+        "gpu_class.set",
+        "gpu_class.removed",
+        "maintenance.planned",
+        "maintenance.changed",
+        "maintenance.ended",
+        "freeze.begun",
+        "freeze.ended",
+        "stop.begun",
+        "stop.ended",
+    ),
+}
+KIND_OF = {action: kind for kind, actions in KINDS.items() for action in actions}
+MOST, MOST_VALUES = 200, 6
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """A change: when, of what (a key of `KINDS`), by whose act, and what it says."""
+
+    at: datetime
+    kind: str
+    who: str
+    sentence: str
+    values: tuple[str, ...]
+
+    @property
+    def day(self) -> date:
+        """Returns its UTC day."""
+        return self.at.astimezone(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class StepChanges:
+    """The changes of one step of a chart, with their number over it."""
+
+    number: int
+    begins: date
+    rows: tuple[RuleChange, ...]
+
+
+def rule_changes(tenant_id: UUID | None, days: Period) -> list[RuleChange]:
+    """The changes of these UTC days, the oldest first; of more than `MOST` the newest."""
+    since, until = (datetime.combine(day, time(), UTC) for day in (days.starts, days.ends))
+    wanted = LogFilter(since=since, until=until)
+    found = log_entries(tenant_id, wanted).filter(action__in=KIND_OF)
+    rows = list(found.order_by("-at", "-id")[:MOST])
+    names = log_names(rows)
+    return [_change(row, names.get(row.actor_id or 0, "")) for row in reversed(rows)]
+
+
+def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepChanges]:
+    """The changes by the steps in which they were, numbered from 1 on."""
+    found: dict[date, list[RuleChange]] = {}
+    for change in changes:
+        begins = max((step for step in steps if step <= change.day), default=None)
+        if begins is not None:
+            found.setdefault(begins, []).append(change)
+    rows = enumerate(sorted(found), start=1)
+    return [StepChanges(number, begins, tuple(found[begins])) for number, begins in rows]
+
+
+def _change(row: AuditEntry, who: str) -> RuleChange:
+    detail = log_detail(row, {})
+    name = object_name(row.object_kind, row.object_id, detail)
+    values = [f"{each.name}: {each.before or '–'} to {each.after}" for each in changes_of(detail)]
+    if len(values) > MOST_VALUES:
+        values = [*values[:MOST_VALUES], f"and {len(values) - MOST_VALUES} more"]
+    sentence = ACTIONS[row.action].format(object=name)
+    return RuleChange(row.at, KIND_OF[row.action], who or "The portal", sentence, tuple(values))
