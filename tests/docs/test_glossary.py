@@ -7,9 +7,8 @@ import solver
 from tests.docs.pages import ROOT
 
 # The grammar of names: questions, answers, and what a thing is used for.
-GRAMMAR = frozenset(
-    ("answer", "ask", "availability", "block", "extend", "gpu", "kept", "last", "parts", "person", "planned", "start", "use", "used", "state", "waiting")
-)
+GRAMMAR = {"answer", "ask", "availability", "block", "extend", "gpu", "kept", "last"}
+GRAMMAR |= {"parts", "person", "planned", "start", "use", "used", "state", "waiting"}
 CAMEL = re.compile(r"[A-Z][a-z]+")
 
 
