@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0022_policy_scenarios'),
+        ('allocation', '0023_capacity'),
     ]
 
     operations = [
