@@ -13,7 +13,8 @@ from rest_framework import serializers
 from allocation.errors import AskError
 from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
+from allocation.rules.ask import MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
+from allocation.rules.ask.words.document import seconds_said
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.workload_names import LABEL
 from allocation.services.bookings.price_lock import price_lock_read
@@ -28,6 +29,8 @@ from tenants.platform.labels import Labels, Reference
 from tenants.platform.rest.fields import Strict, Text
 
 STANDARD = "standard"
+# A document may ask for so long: its tier refuses it, and says what works. Longer is a typing error.
+_LONGEST_SAID = 366 * 86_400
 # Words without which no text is an array.
 _MANY = re.compile(r"array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
 
@@ -234,6 +237,11 @@ def _read_document(data: object) -> AskDocument:
             # Admission refuses it, and knows what would work.
             ask = AskDocument.from_json({**data, "deadline": None})
             return replace(ask, deadline=datetime.fromisoformat(data["deadline"].upper()).astimezone(UTC))
+        if error.code == "duration_out_of_bounds" and isinstance(data, dict):
+            seconds = seconds_said(data["duration"])
+            if MAX_DURATION_SECONDS < seconds <= _LONGEST_SAID:
+                # The same: each tier has a limit of its own below this one.
+                return replace(_read_document({**data, "duration": MAX_DURATION_SECONDS}), duration=seconds)
         path = "ask" if error.param == "ask" else f"ask.{error.param}"
         refused = invalid(error.code, coded_text(error.text), path)
         raise replace(refused, alternatives=error.alternatives) from error

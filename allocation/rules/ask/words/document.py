@@ -213,12 +213,17 @@ def count_of(value: object, param: str = "count") -> int:
 
 def duration_of(value: object, param: str = "duration") -> int:
     """Seconds, from whole seconds or ISO 8601 (`PT6H`). Raises AskError otherwise."""
-    seconds = _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
+    seconds = seconds_said(value, param)
     if not MIN_DURATION_SECONDS <= seconds <= MAX_DURATION_SECONDS:
         why = coded("ask_duration_bounds")
         nearest = max(MIN_DURATION_SECONDS, min(seconds, MAX_DURATION_SECONDS))
         raise AskError("duration_out_of_bounds", why, param, {"duration": nearest})
     return seconds
+
+
+def seconds_said(value: object, param: str = "duration") -> int:
+    """The seconds of a duration, however long. Raises AskError if it is none."""
+    return _iso_seconds(value, param) if isinstance(value, str) else _whole(value, param)
 
 
 def _iso_seconds(value: str, param: str) -> int:
