@@ -33,8 +33,8 @@ demo: $(RUNTIME)
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m devtools.local --var $(VAR) --clean
 
-# First what fails soon: linters, types and pure tests, next to 200 random worlds that live for days
-# and 1,000 seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
+# First what fails soon: linters, types and pure tests, next to 100 random worlds that live for days
+# and 500 seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
 # processes: these wait for half of their time, and come first when they do not. Of the costly
 # tests a quarter runs, chosen by the commit; `make test-all` runs all of them, and
 # `make test-long` the longest, too.
@@ -60,8 +60,8 @@ collected: $(TESTING)
 	@found=$$($(BIN)/python -m pytest -qq --collect-only -m "") || { echo "$$found"; exit 1; }
 
 random: $(TESTING)
-	$(BIN)/python -m tests.worlds --worlds 200 --first-seed 1
-	$(BIN)/python -m tests.simulation --schedules 1000 --first-seed 1
+	$(BIN)/python -m tests.worlds --worlds 100 --first-seed 1
+	$(BIN)/python -m tests.simulation --schedules 500 --first-seed 1
 
 # The solver, the rules and the wire only: no Django, no server, no process. `make test` runs them
 # here and nowhere else, without the costly ones that are not due.

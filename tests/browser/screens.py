@@ -108,6 +108,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-fleet-table", "/ops/fleet?view=table"),
         ("ops-insights", "/ops/insights?by=tenant"),
         ("ops-capacity", "/ops/capacity"),
+        ("ops-clusters", "/ops/clusters"),
         ("ops-overview", "/ops/overview"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),

@@ -115,6 +115,8 @@ NO_PAGES = {
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
     # The page of a tenant's webhook.
     "ops-webhook",
+    # The seeded site has no other cluster: `tests/features/clusters` looks at its page.
+    "ops-cluster",
     # A trial: `tests/features/policy_lab` looks at its page.
     *("ops-policy-trial", "ops-policy-trial-csv", "ops-policy-trial-json"),
     *("log-csv", "ops-log-csv"),
