@@ -9,6 +9,8 @@ from django.core.mail import EmailMultiAlternatives
 from django.db import transaction
 from django.template.loader import render_to_string
 
+from allocation.features.insights.figures import Whose
+from allocation.features.insights.summary import summary_sentences
 from allocation.models import (
     Approval,
     Booking,
@@ -360,6 +362,7 @@ def report_section(mail: Mail) -> Section | None:
     files = _attached(file)
     sentences = (
         f"{total} in {counted(statement.totals.lines, 'line')}.",
+        *summary_sentences(Whose(found.tenant_id, of), days),
         "The file is attached." if files else "The file is too large for a mail; the page has it.",
     )
     base = settings.PUBLIC_URL
