@@ -12,6 +12,7 @@ from allocation.web.bookings import (
     booking_pages,
     list_page,
     series,
+    site_booking,
     site_bookings,
     waitlist,
 )
@@ -78,6 +79,7 @@ urlpatterns = [
     *requirements.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
+    *site_booking.urlpatterns,
     *site_bookings.urlpatterns,
     *unbooked_processes.urlpatterns,
     *projects.urlpatterns,

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -49,7 +51,11 @@ class Fees:
 @tenant_page
 def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the price of a GPU-hour now and in the next version."""
-    now = timezone.now()
+    return render(request, "billing/prices.html", _prices_shown(timezone.now()))
+
+
+def _prices_shown(now: datetime) -> dict[str, Any]:
+    """The prices that are in force, those of the next version where they change, and fees."""
     book, coming = price_book_at(now), price_book_after(now)
     tiers = list(Tier.objects.all())
     today = prices_of(book) if book else {}
@@ -63,7 +69,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         )
         for gpu_class in GpuClass.objects.all()
     ]
-    context = {
+    return {
         "book": book,
         "coming": coming,
         "tiers": tiers,
@@ -72,7 +78,6 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         "fees": [_fees(tier, book) for tier in tiers],
         "peak_hours": peak_words(book.hours) if book else "",
     }
-    return render(request, "billing/prices.html", context)
 
 
 def _slices(book: PriceBook, tiers: list[Tier]) -> list[tuple[str, str, list[Cell]]]:
@@ -125,10 +130,12 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
         messages.success(request, f"Draft written. Change its prices, then {then}.")
         return redirect("price-draft", draft.id)
     drafts = PriceDraft.objects.filter(state=PriceDraft.State.OPEN)
+    shown = _prices_shown(now)
     context = {
+        **shown,
         "books": PriceBook.objects.select_related("draft__author", "draft__decided_by"),
         "is_only_operator": is_only_operator(operator.pk),
-        "current": price_book_at(now),
+        "current": shown["book"],
         "drafts": [
             (draft, len(draft_changes(draft)), is_outdated(draft))
             for draft in drafts.select_related("author", "base")[:MOST_DRAFTS]

@@ -180,7 +180,7 @@ def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
         if refusal and is_new
         else _form(EMPTY, flags={"pausable": True, "counts": True}, is_new=True)
     )
-    context = {"tiers": forms, "new": new, "refusal": refusal}
+    context = {"compared": shown, "tiers": forms, "new": new, "refusal": refusal}
     return render(request, "tenants/ops_tiers.html", context, status=422 if refusal else 200)
 
 

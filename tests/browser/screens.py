@@ -124,6 +124,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-timeline", "/ops/timeline"),
         ("ops-bookings", "/ops/bookings"),
         ("ops-inbox", "/ops/inbox"),
+        ("ops-booking", "ops-booking:"),
         ("ops-search", "/ops/search?q=gpu"),
         ("ops-budgets", "/ops/budgets"),
         ("ops-corrections", "/ops/corrections"),
@@ -277,6 +278,7 @@ def _look(page: Page, found: Site, look: Look, what: tuple[str, str, Path, list[
 
 
 FIRST_LINKS = {
+    "ops-booking": ("/ops/bookings", "#bookings-list td a"),
     "maintenance": ("/ops/maintenance", 'main a[href*="/ops/maintenance/"]'),
     "approval": ("/t/helix/approvals", "[data-approval] h2 a"),
 }
@@ -305,7 +307,7 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         listed = found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s")
         is_decision = kind == "decision"
         page.goto(f"{found.url}{query or '/ops'}/decisions" if is_decision else listed)
-        return _href(page, found, f"main tbody {'td' if is_decision else 'th'} a")
+        return _href(page, found, "main tbody td a, main tbody th a" if is_decision else "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")
 

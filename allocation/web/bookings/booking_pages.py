@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.access import access_booking, may_change, may_give_back
-from allocation.models import Booking, BookingEvent
+from allocation.models import Booking, BookingEvent, Pause
 from allocation.points import BOOKING_CARDS
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.bookings import (
@@ -175,18 +175,25 @@ def _moved_lines(actor: Actor, booking: Booking, ctx: PageContext) -> list[Moved
 def _context_of(actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change: bool) -> PageContext:
     """Returns what the page knows of the booking: units, pauses, its queue, its later ends."""
     ctx = page_context(actor, timezone.now())
-    ctx = replace(
-        ctx,
-        units=_units(booking),
-        pauses=pauses_seen(actor, pauses_of(booking)),
-        frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
-        ahead=sum(each.count for each in waits.ahead),
-        estimates=estimated_starts([booking]),
-    )
+    ctx = context_with(ctx, booking, pauses_seen(actor, pauses_of(booking)), waits)
     if not may_change:
         return ctx
     later = later_ends(actor=actor, booking=booking, now=ctx.now)
     return replace(ctx, ends=later.ends, no_later=later.limit)
+
+
+def context_with(
+    ctx: PageContext, booking: Booking, pauses: tuple[Pause, ...], waits: WhyWaiting
+) -> PageContext:
+    """Adds what every page of the booking knows of it: units, pauses, stops, its place in the queue."""
+    return replace(
+        ctx,
+        units=_units(booking),
+        pauses=pauses,
+        frozen=freeze_reason(booking, ctx.now) or stop_reason(booking, ctx.now),
+        ahead=sum(each.count for each in waits.ahead),
+        estimates=estimated_starts([booking]),
+    )
 
 
 def _release_asked(events: Sequence[BookingEvent]) -> BookingEvent | None:

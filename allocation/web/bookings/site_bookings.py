@@ -7,9 +7,11 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db.models.expressions import OrderBy
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
@@ -23,6 +25,7 @@ from allocation.queries.bookings.site_bookings import (
     site_bookings,
 )
 from allocation.rules.ask.words.numbers import length_of
+from allocation.rules.states import WAITING
 from allocation.services.operate.bulk import (
     ACTS,
     LONGEST_TEXT,
@@ -32,9 +35,11 @@ from allocation.services.operate.bulk import (
     bulk_apply,
     bulk_preview,
 )
+from allocation.services.quotes.start_checks import is_delay
 from allocation.web.bookings.booking_pages import booking_rows
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
 from allocation.web.bookings.page_context import PageContext
+from allocation.words.reasons import stored_sentence
 from tenants.models import GpuClass, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, ids_read
@@ -46,7 +51,7 @@ from tenants.web.frame import operator_page, zone_of
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
-    """`?state=&tenant=<slug>&tier=&class=&node=&q=&page=`; POST acts on the chosen bookings.
+    """`?state=&tenant=<slug>&tier=&class=&node=&q=&sort=&page=`; POST acts on the chosen bookings.
 
     The first POST answers with what would happen to each booking, the second one does it.
     """
@@ -60,22 +65,26 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
             refusal = refused
     wanted = _filter_read(request.GET)
     chosen = frozenset(request.POST.getlist("booking") if refusal else ())
-    page = Paginator(site_bookings(wanted).order_by("-submitted", "-id"), PAGE).get_page(
+    sort = request.GET.get("sort", "")
+    page = Paginator(site_bookings(wanted).order_by(*ORDERS.get(sort, NEWEST)), PAGE).get_page(
         request.GET.get("page")
     )
+    kept = {"sort": sort} if sort in ORDERS else {}
     context = {
         "rows": _rows(list(page.object_list), operator, chosen),
         "page": page,
         "wanted": wanted,
         "groups": [
-            {"label": label, "url": _link(wanted, state=key), "on": wanted.group == key}
+            {"label": label, "url": _link(wanted, state=key, **kept), "on": wanted.group == key}
             for key, label in GROUP_LABELS.items()
             if key
         ],
         "choices": _choices(wanted),
         "is_filtered": bool(_values(wanted)),
-        "previous": _link(wanted, page=page.previous_page_number()) if page.has_previous() else "",
-        "next": _link(wanted, page=page.next_page_number()) if page.has_next() else "",
+        "sorts": SORTS,
+        "sort": sort,
+        "previous": _link(wanted, **kept, page=page.previous_page_number()) if page.has_previous() else "",
+        "next": _link(wanted, **kept, page=page.next_page_number()) if page.has_next() else "",
         "refusal": refusal,
         "typed": request.POST if refusal else {},
         "longest": LONGEST_TEXT,
@@ -83,6 +92,22 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
     status = 422 if refusal else 200
     return render(request, "allocation/ops_bookings.html", context, status=status)
 
+
+NEWEST = ("-submitted", "-id")
+ORDERS: dict[str, tuple[str | OrderBy, ...]] = {
+    "oldest": ("submitted", "id"),
+    "start": (Coalesce("planned_starts", "starts").asc(nulls_last=True), "submitted", "id"),
+    "cost": ("-hold_amount", "-submitted", "-id"),
+    "tenant": ("tenant__name", *NEWEST),
+}
+SORTS = (
+    ("", "Newest first"),
+    ("oldest", "Longest wait first"),
+    ("start", "Next start first"),
+    ("cost", "Most money held first"),
+    ("tenant", "By organisation"),
+)
+"""How the list can be sorted, and what each is called."""
 
 TITLES: dict[Act, tuple[str, str, str]] = {
     "message": ("Send the message to the owners?", "Send the message", "Message sent"),
@@ -152,12 +177,21 @@ def _rows(bookings: list[Booking], operator: User, chosen: frozenset[str]) -> li
     return [
         row
         | {
+            "href": reverse("ops-booking", args=[booking.id]),
             "nodes": nodes.get(booking.id, ()),
+            "why": _why(booking),
             "chosen": str(booking.id) in chosen,
             "asked": asked.get(booking.id),
         }
         for booking, row in zip(bookings, booking_rows(bookings, ctx), strict=True)
     ]
+
+
+def _why(booking: Booking) -> str:
+    """Why it waits, in one sentence: the decision's first reason has the longest delay."""
+    if booking.state not in WAITING:
+        return ""
+    return next((stored_sentence(each) for each in booking.reasons if is_delay(each)), "")
 
 
 def _choices(wanted: SiteFilter) -> list[tuple[str, str, list[tuple[str, str]], str]]:

@@ -129,7 +129,7 @@ def _ops_bookings(text: str) -> HitGroup:
             Hit(
                 row.name or row.label,
                 f"{row.label} · {row.tenant.name} · {row.project.name}",
-                f"/ops/bookings?{urlencode({'tenant': row.tenant.slug, 'q': row.label})}",
+                f"/ops/bookings/{row.id}",
                 "list",
             )
             for row in rows

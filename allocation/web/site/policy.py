@@ -1,7 +1,7 @@
-"""The policy: every value with its meaning, and a form that drafts the next version."""
+"""The policy: questions with their effects, every value for experts, and a form that drafts a version."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
@@ -17,7 +17,7 @@ from allocation.rules.approvals import PLACE_POLICY_MAX
 from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.policy.differences import change_lines, difference_lines, policy_text
-from allocation.services.policy.names import COUNTS, GROUPS, LABELS
+from allocation.services.policy.names import COUNTS, GROUPS, LABELS, NO_NAMES
 from allocation.services.policy.policies import (
     LEAST,
     LISTS,
@@ -31,6 +31,15 @@ from allocation.services.policy.policies import (
     policy_read,
     policy_values,
     tier_seconds_read,
+)
+from allocation.web.site.policy_questions import (
+    ASKED,
+    ORDER_WORDS,
+    PAUSE_WORDS,
+    PRESETS,
+    QUESTIONS,
+    Question,
+    preset_named,
 )
 from allocation.words.refusals import refusal_text
 from tenants.models import User
@@ -55,6 +64,9 @@ class PolicyField:
     live: str
     default: str
     error: str
+    question: Question | None = None
+    is_changed: bool = False
+    """Whether it differs from the live value, as typed or by a preset."""
 
     @property
     def is_list(self) -> bool:
@@ -66,17 +78,38 @@ class PolicyField:
         """Returns whether the live value differs from the default."""
         return self.live != self.default
 
+    @property
+    def ranks(self) -> list[tuple[str, str]]:
+        """The keys of the order with their words, as they stand."""
+        return [(key, ORDER_WORDS.get(key, key)) for key in self._names]
+
+    @property
+    def ticks(self) -> list[tuple[str, str, bool]]:
+        """The rules that may pause, with their words, and whether each is ticked."""
+        return [(key, words, key in self._names) for key, words in PAUSE_WORDS.items()]
+
+    @property
+    def _names(self) -> list[str]:
+        return [
+            each for each in (part.strip() for part in self.value.split(",")) if each and each != NO_NAMES
+        ]
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page
 def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows the live version in a form; POST shows the differences, then makes a draft."""
+    """Shows the live version in a form; POST shows the differences, then makes a draft.
+
+    `?preset=` fills in the values for a kind of site. A button of the order moves one of its keys.
+    """
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     if request.method != "POST":
-        return _page(request, live, None)
+        return _page(request, live, None, _of_preset(request.GET.get("preset", "")))
+    if move := request.POST.get("move", ""):
+        return _page(request, live, None, {**_typed(request.POST), "order": _moved(request.POST, move)})
     now = timezone.now()
     try:
-        document = _document(request.POST)
+        document = _document(_typed(request.POST))
         changes = _changes(live, document)
         if not changes["after"]:
             raise invalid("no_change", refusal_text("policy_unchanged"), "document")
@@ -85,25 +118,67 @@ def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
             return confirm_page(request, _question(live.number, changes, moved))
         made = policy_draft(document=document, now=now, created_by_id=operator.id)
     except Refused as refusal:
-        return _page(request, live, refusal)
+        return _page(request, live, refusal, _typed(request.POST))
     messages.success(request, f"Policy version {made.number} drafted. It decides nothing yet.")
     return redirect("ops-policy-version", number=made.number)
 
 
-def _page(request: HttpRequest, live: PolicyVersion, refusal: Refused | None) -> HttpResponse:
-    typed = request.POST if refusal else None
-    groups = [
-        (title, [_field(*each, live.document, typed, refusal) for each in fields]) for title, fields in GROUPS
+def _typed(form: QueryDict) -> dict[str, str]:
+    """The values as texts. Lists come one by one, and a list with nothing ticked has no names."""
+    texts = {name: form.get(name, "") for name in LABELS}
+    for name in LISTS:
+        texts[name] = ", ".join(form.getlist(name)) or NO_NAMES
+    return texts
+
+
+def _of_preset(name: str) -> dict[str, str] | None:
+    """The values of a preset as texts; None without one."""
+    preset = preset_named(name)
+    if preset is None:
+        return None
+    values = policy_values(dict(preset.document))
+    return {name: policy_text(name, values[name]) for name in LABELS}
+
+
+def _moved(form: QueryDict, move: str) -> str:
+    """The order after one of its keys was moved by a place: `age up`, `age down`."""
+    keys = form.getlist("order")
+    key, _, way = move.partition(" ")
+    if key in keys:
+        at = keys.index(key)
+        to = min(len(keys) - 1, max(0, at + (1 if way == "down" else -1)))
+        keys.insert(to, keys.pop(at))
+    return ", ".join(keys)
+
+
+def _page(
+    request: HttpRequest, live: PolicyVersion, refusal: Refused | None, typed: Mapping[str, str] | None
+) -> HttpResponse:
+    known = {
+        name: _field(name, label, hint, live.document, typed, refusal)
+        for _, fields in GROUPS
+        for name, label, hint in fields
+    }
+    questions = [
+        (title, [replace(known[each.name], question=each) for each in group]) for title, group in QUESTIONS
     ]
-    shown = [field for _, fields in groups for field in fields]
+    experts = [
+        (title, [known[name] for name, _, _ in fields if name not in ASKED]) for title, fields in GROUPS
+    ]
+    shown = list(known.values())
     versions = versions_read()
     context = {
         "live": live,
         "since": next(
             (each.last.ended_at for each in versions if each.last and each.number == live.number), None
         ),
-        "groups": groups,
-        "own": sum(field.is_own for field in shown),
+        "questions": questions,
+        "experts": [each for each in experts if each[1]],
+        "is_expert_open": any(field.error or field.is_changed for _, group in experts for field in group),
+        "own": [field for field in shown if field.is_own],
+        "changed": [field for field in shown if field.is_changed],
+        "presets": PRESETS,
+        "preset": preset_named(request.GET.get("preset", "")),
         "refusal": None if any(field.error for field in shown) else refusal,
         "versions": [
             (each, difference_lines(_compared(each, live), each.version.document))
@@ -124,25 +199,27 @@ def _field(
     label: str,
     hint: str,
     document: Mapping[str, Any],
-    typed: QueryDict | None,
+    typed: Mapping[str, str] | None,
     refusal: Refused | None,
 ) -> PolicyField:
     live = policy_text(name, policy_values(dict(document))[name])
+    value = live if typed is None else typed.get(name, "")
     return PolicyField(
         name=name,
         label=label,
         hint=hint,
-        value=live if typed is None else typed.get(name, ""),
+        value=value,
         live=live,
         default=policy_text(name, policy_values({})[name]),
         error=refusal.sentence if refusal and refusal.param == name else "",
+        is_changed=value != live,
     )
 
 
-def _document(form: QueryDict) -> dict[str, PolicyValue]:
+def _document(texts: Mapping[str, str]) -> dict[str, PolicyValue]:
     """Returns the typed values that differ from the default. Raises Refused with the field."""
     defaults = policy_values({})
-    found = {name: _read(name, form.get(name, "")) for name in LABELS}
+    found = {name: _read(name, texts[name]) for name in LABELS}
     return {name: value for name, value in found.items() if value != defaults[name]}
 
 

@@ -26,7 +26,8 @@ def confirm_page(request: HttpRequest, question: Confirmation) -> HttpResponse:
     In answer to a POST, its button sends the same fields again, with `sure`.
     """
     name = "confirm" if request.GET.get("part") else "confirm_page"
-    fields = [(each, value) for each, value in request.POST.items() if each != CSRF_FIELD]
+    lists = request.POST.lists()
+    fields = [(each, value) for each, values in lists for value in values if each != CSRF_FIELD]
     if request.method == "POST":
         fields.append((CONFIRMED_FIELD, "1"))
     context = {"question": question, "action": request.path, "fields": fields}

@@ -21,8 +21,10 @@ from allocation.models import (
 from allocation.rules.states import State
 from allocation.services.policy.differences import policy_text
 from allocation.services.policy.names import LABELS
-from allocation.services.policy.policies import policy_values
+from allocation.services.policy.policies import policy_read, policy_values
 from allocation.services.runs.interrupt import hardware_vacate
+from allocation.web.site.policy_questions import ASKED, ORDER_WORDS, PAUSE_WORDS, PRESETS
+from solver.model.policy import ORDER_KEYS, VICTIM_RULES
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.roles import as_owner, as_system
@@ -216,3 +218,33 @@ def test_a_bad_policy_is_refused_with_what_was_typed(
     assert answer.status_code == 422
     assert sentence in body
     assert f'id="p-{field}" name="{field}" value="{text}"' in body
+
+
+def test_presets_fill_in_the_form_and_the_order_moves_by_buttons(operator: Client) -> None:
+    page = flat(unescape(operator.get("/ops/policy?preset=teaching").content.decode()))
+    assert 'name="share_owners" value="8"' in page
+    assert "8 values differ from version" in page
+    with as_system():
+        assert not PolicyVersion.objects.filter(number=2).exists(), "a preset is only typed"
+    form: dict[str, object] = dict(_policy_form(grid="10m"))
+    keys = form["order"] = str(form["order"]).split(", ")
+    form["victim_rules"] = []
+    moved = operator.post("/ops/policy", form | {"move": f"{keys[5]} up"})
+    found = re.findall(r'name="order" value="([a-z]+)"', flat(moved.content.decode()))
+    assert (moved.status_code, found) == (200, [*keys[:4], keys[5], keys[4]])
+    assert 'value="10m"' in moved.content.decode(), "what was typed stays"
+    same = operator.post("/ops/policy", form | {"move": f"{keys[0]} up"})
+    assert re.findall(r'name="order" value="([a-z]+)"', flat(same.content.decode())) == keys
+    asked = operator.post("/ops/policy", form | {"order": found}).content.decode()
+    assert re.findall(r'name="order" value="([a-z]+)"', flat(asked)) == found
+    operator.post("/ops/policy", form | {"order": found, "sure": "1"})
+    with as_system():
+        document = PolicyVersion.objects.get(number=2).document
+    assert (document["order"], document["victim_rules"]) == (found, [])
+
+
+def test_presets_are_policies_and_questions_ask_what_there_is() -> None:
+    for preset in PRESETS:
+        policy_read(dict(preset.document), 0)
+    assert LABELS.keys() >= ASKED
+    assert (tuple(ORDER_WORDS), tuple(PAUSE_WORDS)) == (ORDER_KEYS, VICTIM_RULES)

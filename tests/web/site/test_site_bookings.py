@@ -300,3 +300,24 @@ def test_rest_names_what_is_not_possible_and_refuses_unknown_bookings(two: Two) 
         assert two.site.admin.post(path, body).status_code == 403
     with as_system():
         assert not BookingEvent.objects.filter(kind="pause_noticed").exists()
+
+
+def test_the_list_says_why_each_waits_and_leads_to_its_page(two: Two) -> None:
+    with as_system():
+        reasons = [{"code": "none_in_service", "numbers": {"gpu_class": "h100", "gpus": 1, "out": 1}}]
+        Booking.objects.filter(id=two.foreign.id).update(reasons=reasons, hold_amount=1)
+    page = two.operator.get(f"{PAGE}?sort=cost").content.decode()
+    href = f"{PAGE}/{two.foreign.id}"
+    assert f'href="{href}"' in page
+    said = two.operator.get(PAGE).context["rows"]
+    why = next(row["why"] for row in said if row["booking"].id == two.foreign.id)
+    assert why
+    assert why in two.operator.get(href).content.decode()
+    assert all(row["why"] == "" for row in said if row["booking"].id == two.own.id)
+    for sort in ("oldest", "start", "cost", "tenant", "x"):
+        assert len(listed(two, f"?sort={sort}")) == 2
+    assert two.operator.get(f"{PAGE}/{two.over.id}").status_code == 200
+    assert two.operator.get(f"{PAGE}/{uuid4()}").status_code == 404
+    member = Client()
+    member.force_login(two.site.people["admin"])
+    assert member.get(href).status_code == 404

@@ -1,0 +1,53 @@
+"""The operators' page of one booking of any tenant: why it waits, where it is, and what happened to it."""
+
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from allocation.models import Booking
+from allocation.queries.bookings.bookings import history_of
+from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.bookings.site_bookings import nodes_of_bookings
+from allocation.services.quotes.why_waiting import why_waiting
+from allocation.web.bookings.booking_pages import context_with, titles_of
+from allocation.web.bookings.page_context import PageContext
+from allocation.web.bookings.summary import booking_summary
+from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines
+from tenants.models import GpuClass, User
+from tenants.platform.costly import costly
+from tenants.platform.errors import missing
+from tenants.web.frame import operator_page, zone_of
+
+
+@costly("preview")
+@require_safe
+@operator_page
+def ops_booking(request: HttpRequest, operator: User, booking_id: UUID) -> HttpResponse:
+    """Shows the booking without its owner's actions."""
+    found = Booking.objects.select_related("tenant", "project", "tier", "owner").filter(id=booking_id)
+    booking = found.first()
+    if booking is None:
+        raise missing("booking")
+    now, zone = timezone.now(), zone_of(operator.time_zone)
+    waits = why_waiting(booking, now)
+    labels = dict(GpuClass.objects.values_list("slug", "label"))
+    ctx = context_with(PageContext(now, zone, "", labels), booking, tuple(pauses_of(booking)), waits)
+    context = {
+        "booking": booking,
+        "title": booking.name or booking.label,
+        "summary": booking_summary(booking, ctx, may_change=False, may_give_back=False),
+        "titles": titles_of(booking),
+        "nodes": nodes_of_bookings([booking.id]).get(booking.id, ()),
+        "ahead": ahead_lines(waits.ahead),
+        "holders": holder_lines(waits.holders, zone, now),
+        "changes": change_lines(waits.changes, zone, now),
+        "events": history_of(booking),
+    }
+    return render(request, "allocation/ops_booking.html", context)
+
+
+urlpatterns = [path("ops/bookings/<uuid:booking_id>", ops_booking, name="ops-booking")]
