@@ -4,7 +4,7 @@ import csv
 import gzip
 import json
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +16,8 @@ from django.utils import timezone
 from allocation.models import PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from billing.rules import LEDGER_STEP
-from devtools.simulation.metrics import Result
+from devtools.simulation.metrics import Rates, Result
+from devtools.simulation.peers import PEERS, simulate_peer
 from devtools.simulation.simulate import simulate
 from devtools.simulation.site import (
     demand_read,
@@ -31,6 +32,8 @@ from devtools.simulation.workload import trace_arrivals, workload_arrivals
 from solver import Request, Snapshot
 
 DAY = 86_400
+LIVE = "live"
+Strategy = Callable[[Snapshot, tuple[Request, ...], int, Rates], Result]
 
 
 class Command(BaseCommand):
@@ -48,7 +51,12 @@ class Command(BaseCommand):
         parser.add_argument("--days", type=int, default=7, help="days to simulate")
         parser.add_argument("--skip", type=int, default=0, help="days of the trace to skip")
         parser.add_argument("--seed", type=int, default=1, help="seed of the generated demand")
-        parser.add_argument("--policy", type=int, help="number of a policy version")
+        parser.add_argument(
+            "--policy",
+            action="append",
+            default=[],
+            help=f"number of a policy version, or {' or '.join(PEERS)}; several are compared",
+        )
         parser.add_argument("--json", type=Path, help="file for the results as JSON")
 
     def handle(self, *_: object, **options: Any) -> None:  # noqa: ANN401  as Django declares it
@@ -56,7 +64,8 @@ class Command(BaseCommand):
         now = timezone.now()
         try:
             demand = demand_read(options["demand"], options["days"])
-            policy = policy_by_number(options["policy"])
+            names = options["policy"] or [LIVE]
+            strategies = {name: strategy_read(name) for name in names}
             if options["live"]:
                 site = site_live(now)
             else:
@@ -70,13 +79,61 @@ class Command(BaseCommand):
         except (ValueError, OSError, PolicyVersion.DoesNotExist) as error:
             raise CommandError(str(error)) from error
         rates = rates_now(now)
-        with gc_paused():
-            result = simulate(site, policy, arrivals, options["days"] * DAY, rates)
-        for line in _table(result):
+        results: dict[str, Result] = {}
+        for name, strategy in strategies.items():
+            with gc_paused():
+                results[name] = strategy(site, arrivals, options["days"] * DAY, rates)
+        first = results[names[0]]
+        for line in _table(first) if len(results) == 1 else comparison(results):
             self.stdout.write(line)
         if options["json"]:
-            text = json.dumps(asdict(result), indent=1, sort_keys=True)
+            shown = {name: asdict(result) for name, result in results.items()}
+            text = json.dumps(shown if len(shown) > 1 else asdict(first), indent=1, sort_keys=True)
             options["json"].write_text(text + "\n", encoding="utf-8")
+
+
+def strategy_read(name: str) -> Strategy:
+    """What plays a site: a version of the policy by its number, or another scheduler by its name.
+
+    Raises:
+        ValueError: it is neither.
+        PolicyVersion.DoesNotExist: there is no such version.
+    """
+    if name in PEERS:
+        rule = PEERS[name]
+        return lambda site, arrivals, seconds, rates: simulate_peer(site, rule, arrivals, seconds, rates)
+    if name != LIVE and not (name.isascii() and name.isdigit()):
+        raise ValueError(f"There is no policy {name}. Known: numbers of versions, {', '.join(PEERS)}.")
+    policy = policy_by_number(None if name == LIVE else int(name))
+    return lambda site, arrivals, seconds, rates: simulate(site, policy, arrivals, seconds, rates)
+
+
+def comparison(results: Mapping[str, Result]) -> list[str]:
+    """The results of several strategies for the same demand, a column each."""
+    rows: list[tuple[str, list[str]]] = [
+        ("in use", [_percent(each.utilisation_ppm) for each in results.values()]),
+        ("bookings ended", [str(each.finished) for each in results.values()]),
+        ("pauses", [str(each.pauses) for each in results.values()]),
+        ("served share, Jain", [f"{each.jain_ppm / 1e6:.3f}" for each in results.values()]),
+        ("spent", [_money(each.spend) for each in results.values()]),
+    ]
+    tiers = sorted({row.tier for each in results.values() for row in each.tiers})
+    for tier in tiers:
+        found = [next((row for row in each.tiers if row.tier == tier), None) for each in results.values()]
+        rows += [
+            (f"{tier}: started", [str(row.started if row else 0) for row in found]),
+            (f"{tier}: wait p50, min", [_minutes(row.wait_p50 if row else None) for row in found]),
+            (f"{tier}: wait p95, min", [_minutes(row.wait_p95 if row else None) for row in found]),
+        ]
+    tenants = sorted({row.tenant for each in results.values() for row in each.tenants})
+    for tenant in tenants:
+        hours = [
+            next((row.gpu_hours for row in each.tenants if row.tenant == tenant), 0)
+            for each in results.values()
+        ]
+        rows.append((f"{tenant}: GPU-hours", [str(each) for each in hours]))
+    head = f"{'':<44}" + "".join(f"{name:>14}" for name in results)
+    return [head, *(f"{label:<44}" + "".join(f"{each:>14}" for each in cells) for label, cells in rows)]
 
 
 def _read(path: Path, site: Snapshot) -> tuple[Request, ...]:

@@ -10,6 +10,7 @@ from solver.model.inputs import (
     UNITS_PER_GPU,
     Ask,
     Held,
+    Model,
     Place,
     Request,
     Snapshot,
@@ -118,18 +119,35 @@ class SimulationMetrics:
             self._pauses[pause.booking] += 1
             self._lost += pause.lost
 
+    def record_start(self, booking: str, at: int) -> None:
+        """Note the first start."""
+        self._started.setdefault(booking, at)
+
+    def record_pause(self, booking: str) -> None:
+        """Count a pause without lost work."""
+        self._pauses[booking] += 1
+
+    def record_refusal(self, booking: str, code: str) -> None:
+        self._refused[booking] = code
+
     def record_use(self, held: Iterable[Held], since: int, until: int) -> None:
         """Count the use of rows that have begun, in [since, until)."""
         for row in held:
             starts, ends = max(row.starts, since), min(row.ends, until)
             gpu = self._gpus.get(row.place.gpu)
-            while starts < ends and gpu is not None:
-                day = starts // DAY * DAY
-                stop = min(ends, day + DAY)
-                amount = self.units(row.place) * (stop - starts)
-                self._used[row.tenant, row.project, gpu.gpu_class, day] += amount
-                self._had[row.tenant, gpu.gpu_class, row.tier] += amount
-                starts = stop
+            if gpu is not None:
+                whose = (row.tenant, row.project, gpu.gpu_class, row.tier)
+                self.record_span(whose, self.units(row.place), starts, ends)
+
+    def record_span(self, whose: tuple[str, str, str, str], units: int, since: int, until: int) -> None:
+        """Count units of a tenant, project, class and tier in [since, until), by days."""
+        tenant, project, gpu_class, tier = whose
+        while since < until:
+            day = since // DAY * DAY
+            stop = min(until, day + DAY)
+            self._used[tenant, project, gpu_class, day] += units * (stop - since)
+            self._had[tenant, gpu_class, tier] += units * (stop - since)
+            since = stop
 
     def used(self, since: int) -> tuple[Used, ...]:
         """Use for the fair share, of days from `since` on."""
@@ -221,10 +239,14 @@ class SimulationMetrics:
             model = self._models.get(self._model_of.get(name, ""))
             if model is None:
                 continue
-            names = {each.profile for each in model.placements}
-            if not isinstance(ask.shape, str) or ask.shape in names:
+            if not isinstance(ask.shape, str) or ask.shape in profiles(model):
                 return ask.count * units_of(model, ask.shape)
         return 0
+
+
+def profiles(model: Model) -> set[str]:
+    """The names of the slices that a model has."""
+    return {each.profile for each in model.placements}
 
 
 def _rank(ordered: list[int], percent: int) -> int | None:

@@ -17,13 +17,13 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 
-from solver import Ask, Policy, Tier
+from devtools.simulation.peers import PEERS, Pool, Rule, Work, pool_run
+from solver import UNITS_PER_GPU, Ask, Policy, Tier
 from tests.bench.machine import machine
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.draw import Drawn
@@ -123,177 +123,38 @@ def world_play(world: World, jobs: Iterable[Job]) -> Outcome:
     return outcome
 
 
-@dataclass
-class Run:
-    """A job in a peer: what is left, and since when it runs in which partition."""
-
-    job: Job
-    asked: int
-    really: int
-    since: int | None = None
-    is_own: bool = False
-    leaves_at: int | None = None
-
-    @property
-    def ends(self) -> int:
-        """When it ends, as its scheduler expects."""
-        return (self.since or 0) + self.asked
-
-
-@dataclass
-class Peer:
-    """A site under another scheduler."""
-
-    now: int = NOON
-    waiting: list[Run] = field(default_factory=list)
-    running: list[Run] = field(default_factory=list)
-
-    @property
-    def free(self) -> int:
-        """GPUs that nobody has."""
-        return GPUS - sum(run.job.ask.count for run in self.running)
-
-    @property
-    def coming(self) -> int:
-        """The GPUs of bookings with a notice."""
-        return sum(run.job.ask.count for run in self.running if run.leaves_at is not None)
-
-    def use(self, tenant: str, *, own_only: bool) -> int:
-        """GPUs of a tenant, of all its jobs or of those in its own partition."""
-        return sum(
-            run.job.ask.count
-            for run in self.running
-            if run.job.tenant == tenant and run.leaves_at is None and (run.is_own or not own_only)
-        )
-
-    def start(self, run: Run, *, is_own: bool) -> None:
-        """Starts a waiting job."""
-        self.waiting.remove(run)
-        run.since, run.is_own = self.now, is_own
-        self.running.append(run)
-
-    def preempt(self, needed: int, is_victim: Callable[[Run], bool]) -> None:
-        """Gives notice to the youngest victims, if that frees `needed` GPUs."""
-        chosen: list[Run] = []
-        for run in sorted(filter(is_victim, self.running), key=lambda r: -(r.since or 0)):
-            if needed > 0 and run.leaves_at is None:
-                chosen.append(run)
-                needed -= run.job.ask.count
-        for run in chosen if needed <= 0 else ():
-            run.leaves_at = self.now + run.job.tier.grace
-
-
-Rule = Callable[[Peer], None]
-
-
-def peer_run(jobs: list[Job], schedule: Rule) -> Outcome:
-    """An event-driven site that starts and requeues what `schedule` says; work is saved at a
-    pause, as it is with us."""
+def peer_run(jobs: list[Job], rule: Rule) -> Outcome:
+    """The same list under another scheduler's rules, one that sees amounts and no places."""
     outcome, began = Outcome(), time.perf_counter()
-    arriving = [Run(job, job.seconds, job.really) for job in jobs]
-    peer = Peer()
-    while arriving or peer.waiting or peer.running:
-        for run in [each for each in peer.running if _is_over(each, peer.now)]:
-            _leave(peer, run, outcome)
-        while arriving and arriving[0].job.at <= peer.now:
-            peer.waiting.append(arriving.pop(0))
-        schedule(peer)
-        for run in peer.running:
-            outcome.started.setdefault(run.job.name, peer.now)
-        times = [peer.now + 60]
-        times += [run.since + run.really for run in peer.running if run.since is not None]
-        times += [run.leaves_at for run in peer.running if run.leaves_at is not None]
-        times += [arriving[0].job.at] if arriving else []
-        peer.now = max(peer.now + 1, min(times))
+    of = {job.name: job for job in jobs}
+    works = [
+        Work(
+            job.name,
+            job.tenant,
+            job.tier,
+            job.ask.count * UNITS_PER_GPU,
+            job.at,
+            job.seconds,
+            job.really,
+        )
+        for job in jobs
+    ]
+
+    def hear(what: str, work: Work, since: int, at: int) -> None:
+        if what == "started":
+            outcome.started.setdefault(work.name, at)
+            return
+        outcome.spans.append((work.tenant, of[work.name].ask.count, since, at))
+        if work.really > 0:
+            outcome.pauses += 1
+        else:
+            outcome.ended[work.name] = at
+
+    sure = {tenant: units * UNITS_PER_GPU for tenant, units in GUARANTEES.items()}
+    highest = max(tier.priority for tier in TIERS.values())
+    pool_run(Pool(NOON, GPUS * UNITS_PER_GPU, sure, highest, PROTECTED), works, rule, hear, NOON + 10**9)
     outcome.seconds = time.perf_counter() - began
     return outcome
-
-
-def _is_over(run: Run, now: int) -> bool:
-    assert run.since is not None
-    return run.since + run.really <= now or (run.leaves_at is not None and run.leaves_at <= now)
-
-
-def _leave(peer: Peer, run: Run, outcome: Outcome) -> None:
-    assert run.since is not None
-    peer.running.remove(run)
-    outcome.spans.append((run.job.tenant, run.job.ask.count, run.since, peer.now))
-    had = peer.now - run.since
-    run.asked, run.really = run.asked - had, run.really - had
-    run.since, run.leaves_at = None, None
-    if run.really > 0:
-        outcome.pauses += 1
-        peer.waiting.append(run)
-    else:
-        outcome.ended[run.job.name] = peer.now
-
-
-def slurm(peer: Peer) -> None:
-    """Priority by QOS, fair share and age; an own partition up to the guarantee, which preempts
-    the other; backfill by requested times behind one reservation."""
-    share = {tenant: peer.use(tenant, own_only=False) for tenant in GUARANTEES}
-
-    def priority(run: Run) -> tuple[float, int]:
-        weight = max(1, GUARANTEES[run.job.tenant])
-        fair = 2 ** (-share[run.job.tenant] / (2 * weight))
-        age = min(1.0, (peer.now - run.job.at) / (7 * 24 * HOUR))
-        return -(1_000 * run.job.tier.priority / 90 + 1_000 * fair + 500 * age), run.job.at
-
-    reserved: int | None = None
-    for run in sorted(peer.waiting, key=priority):
-        used = peer.use(run.job.tenant, own_only=True) + run.job.ask.count
-        is_own = run.job.tier.counts and used <= GUARANTEES[run.job.tenant]
-        if is_own or run.job.tier.pausable:
-            _slurm_place(peer, run, reserved, is_own=is_own)
-            if run.since is None and reserved is None:
-                reserved = _reservation(peer, run.job.ask.count)
-
-
-def _slurm_place(peer: Peer, run: Run, reserved: int | None, *, is_own: bool) -> None:
-    count = run.job.ask.count
-    if count <= peer.free and (reserved is None or peer.now + run.asked <= reserved):
-        peer.start(run, is_own=is_own)
-    elif is_own and count > peer.free + peer.coming:
-        peer.preempt(
-            count - peer.free - peer.coming,
-            lambda r: r.job.tier.pausable and not r.is_own and peer.now - (r.since or 0) >= PROTECTED,
-        )
-
-
-def _reservation(peer: Peer, count: int) -> int:
-    """When so many GPUs are free by requested times: nothing behind may run longer."""
-    free = peer.free
-    for run in sorted(peer.running, key=lambda r: r.leaves_at or r.ends):
-        free += run.job.ask.count
-        if free >= count:
-            return max(peer.now, run.leaves_at or run.ends)
-    return peer.now
-
-
-def kueue(peer: Peer) -> None:
-    """Cluster queues in a cohort: what fits nominal quota first, then priority and time; reclaim
-    within the cohort, lower priority within a queue; no reservations, best effort FIFO."""
-
-    def borrows(run: Run) -> bool:
-        used = peer.use(run.job.tenant, own_only=False) + run.job.ask.count
-        return used > GUARANTEES[run.job.tenant]
-
-    for run in sorted(peer.waiting, key=lambda r: (borrows(r), -r.job.tier.priority, r.job.at)):
-        count, is_borrowing = run.job.ask.count, borrows(run)
-        if count <= peer.free:
-            peer.start(run, is_own=not is_borrowing)
-        elif count > peer.free + peer.coming:
-            peer.preempt(
-                count - peer.free - peer.coming,
-                partial(_kueue_victim, peer, run, may_reclaim=not is_borrowing),
-            )
-
-
-def _kueue_victim(peer: Peer, claimant: Run, run: Run, *, may_reclaim: bool) -> bool:
-    if run.job.tenant == claimant.job.tenant:
-        return run.job.tier.priority < claimant.job.tier.priority
-    used = peer.use(run.job.tenant, own_only=False)
-    return may_reclaim and used > GUARANTEES[run.job.tenant]
 
 
 def figures(name: str, jobs: list[Job], outcome: Outcome) -> dict[str, object]:
@@ -383,8 +244,8 @@ def main() -> None:
     jobs = jobs_draw(options.seed)
     outcomes = {
         "product": product_run(jobs),
-        "slurm": peer_run(jobs, slurm),
-        "kueue": peer_run(jobs, kueue),
+        "slurm": peer_run(jobs, PEERS["slurm-like"]),
+        "kueue": peer_run(jobs, PEERS["kueue-like"]),
     }
     rows = [figures(name, jobs, outcome) for name, outcome in outcomes.items()]
     for row in rows:
