@@ -98,25 +98,25 @@ Listener = Callable[[str, Work, int, int], None]
 """Is called with `started` or `left`, the work, and the time since which and at which."""
 
 
-def pool_run(pool: Pool, works: Iterable[Work], rule: Rule, heard: Listener, until: int) -> None:
+def pool_run(pool: Pool, works: Iterable[Work], rule: Rule, note: Listener, until: int) -> None:
     """Plays work that comes, starts and leaves as the rule says, to an instant."""
     arriving = sorted(works, key=lambda each: (each.at, each.name))
     while pool.now < until and (arriving or pool.waiting or pool.running):
         for work in [each for each in pool.running if _is_over(each, pool.now)]:
-            _leave(pool, work, heard)
+            _leave(pool, work, note)
         while arriving and arriving[0].at <= pool.now:
             pool.waiting.append(arriving.pop(0))
         rule(pool)
         for work in pool.running:
             if work.since == pool.now:
-                heard("started", work, pool.now, pool.now)
+                note("started", work, pool.now, pool.now)
         times = [pool.now + _AGAIN] if pool.waiting else []
         times += [work.since + work.really for work in pool.running if work.since is not None]
         times += [work.leaves_at for work in pool.running if work.leaves_at is not None]
         times += [arriving[0].at] if arriving else []
         pool.now = max(pool.now + 1, min(times, default=until))
     for work in pool.running:
-        heard("left", work, work.since or 0, until)
+        note("left", work, work.since or 0, until)
 
 
 def _is_over(work: Work, now: int) -> bool:
@@ -124,7 +124,7 @@ def _is_over(work: Work, now: int) -> bool:
     return ends <= now or (work.leaves_at is not None and work.leaves_at <= now)
 
 
-def _leave(pool: Pool, work: Work, heard: Listener) -> None:
+def _leave(pool: Pool, work: Work, note: Listener) -> None:
     since = work.since or 0
     pool.running.remove(work)
     had = pool.now - since
@@ -132,7 +132,7 @@ def _leave(pool: Pool, work: Work, heard: Listener) -> None:
     work.since, work.leaves_at = None, None
     if work.really > 0:
         pool.waiting.append(work)
-    heard("left", work, since, pool.now)
+    note("left", work, since, pool.now)
 
 
 def slurm(pool: Pool) -> None:
@@ -244,7 +244,7 @@ class _Peer:
             pool = Pool(self._site.now, self._units[name], sure, highest, exempt)
             pool.running = [work for work in there.get(name, []) if work.at <= pool.now]
             later = [work for work in there.get(name, []) if work.at > pool.now]
-            pool_run(pool, (*works, *later), rule, self._hear, until)
+            pool_run(pool, (*works, *later), rule, self._note, until)
         return self.metrics.result(until)
 
     def _arrive(self, request: Request) -> None:
@@ -291,7 +291,7 @@ class _Peer:
     def _tier(self, slug: str) -> Tier:
         return self._tiers.get(slug) or Tier(slug, pausable=False, counts=True)
 
-    def _hear(self, what: str, work: Work, since: int, at: int) -> None:
+    def _note(self, what: str, work: Work, since: int, at: int) -> None:
         if what == "started":
             self.metrics.record_start(work.name, at)
             return

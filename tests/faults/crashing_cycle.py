@@ -38,8 +38,11 @@ OF_PIECES = {
 # Where it dies if a version of the policy goes into force.
 OF_POLICIES = {
     "when the live version is superseded": ("allocation.services.policy.activations", "_end", 1),
+    "when its tiers are set": ("allocation.services.policy.scenarios", "_prices_apply", 1),
     "when the next version is live": ("allocation.services.policy.activations", "policy_event", 1),
 }
+# The same where an operator goes back, which is no part of a cycle.
+OF_ROLLBACKS = {f"{point}, going back": where for point, where in OF_POLICIES.items()}
 BOOKINGS_OF_A_PIECE = 10
 
 
@@ -62,13 +65,17 @@ def main(point: str, now: str, number: str = "SIGKILL") -> None:
     """Comes back only from a stop."""
     django.setup()
     from allocation.services.decide.cycle import cycle_run  # noqa: PLC0415 (needs the settings)
+    from allocation.services.policy.activations import policy_rollback  # noqa: PLC0415 (the same)
 
-    name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES | OF_POLICIES)[point]
+    name, function, times = (POINTS | OF_MOVES | OF_ENDS | OF_PIECES | OF_POLICIES | OF_ROLLBACKS)[point]
     if point in OF_PIECES:
         pieces = importlib.import_module("allocation.services.plans.transactions")
         pieces.PIECE_BOOKINGS = BOOKINGS_OF_A_PIECE  # type: ignore[attr-defined]
     module = importlib.import_module(name)
     setattr(module, function, dying(getattr(module, function), times, signal.Signals[number]))
+    if point in OF_ROLLBACKS:
+        policy_rollback(now=datetime.fromisoformat(now), operator_id=None, reason="Under load.")
+        return
     cycle_run(datetime.fromisoformat(now))
 
 

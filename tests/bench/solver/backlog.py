@@ -140,7 +140,7 @@ def peer_run(jobs: list[Job], rule: Rule) -> Outcome:
         for job in jobs
     ]
 
-    def hear(what: str, work: Work, since: int, at: int) -> None:
+    def note(what: str, work: Work, since: int, at: int) -> None:
         if what == "started":
             outcome.started.setdefault(work.name, at)
             return
@@ -152,7 +152,7 @@ def peer_run(jobs: list[Job], rule: Rule) -> Outcome:
 
     sure = {tenant: units * UNITS_PER_GPU for tenant, units in GUARANTEES.items()}
     highest = max(tier.priority for tier in TIERS.values())
-    pool_run(Pool(NOON, GPUS * UNITS_PER_GPU, sure, highest, PROTECTED), works, rule, hear, NOON + 10**9)
+    pool_run(Pool(NOON, GPUS * UNITS_PER_GPU, sure, highest, PROTECTED), works, rule, note, NOON + 10**9)
     outcome.seconds = time.perf_counter() - began
     return outcome
 

@@ -33,15 +33,15 @@ def works(*rows: tuple[str, str, Tier, int, int, int]) -> list[Work]:
 
 def played(rule: str, *rows: tuple[str, str, Tier, int, int, int], gpus: int = 4) -> dict[str, list[float]]:
     """Hours at which each job started and left, in order."""
-    heard: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {}
     pool = Pool(0, gpus * UNITS_PER_GPU, {"a": 2 * UNITS_PER_GPU, "b": 2 * UNITS_PER_GPU}, 50)
 
-    def hear(what: str, work: Work, since: int, at: int) -> None:
+    def note(what: str, work: Work, since: int, at: int) -> None:
         assert pool.free >= 0
-        heard.setdefault(work.name, []).append(round(at / HOUR, 1))
+        found.setdefault(work.name, []).append(round(at / HOUR, 1))
 
-    pool_run(pool, works(*rows), PEERS[rule], hear, 100 * HOUR)
-    return heard
+    pool_run(pool, works(*rows), PEERS[rule], note, 100 * HOUR)
+    return found
 
 
 @pytest.mark.parametrize("rule", list(PEERS))

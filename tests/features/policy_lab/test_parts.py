@@ -4,7 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import ProgrammingError, transaction
 
+from allocation.features.policy_lab.models import PolicyShadowDifference, PolicyTrial, PolicyTrialPart
 from allocation.features.policy_lab.play import Outcome
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import version_read
@@ -20,7 +22,7 @@ from tenants.platform.errors import Refused
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_gpu_class
 from tests.features.policy_lab.test_play import history_of, outcomes
-from tests.roles import as_system
+from tests.roles import as_role, as_system
 
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 DAY = 86_400
@@ -202,6 +204,20 @@ def test_two_versions_are_in_force_for_parts_that_do_not_meet(site: Site) -> Non
     shown = said(site.operator.get(f"policy/versions/{two}"))
     assert shown["part"]["classes"] == ["a100"]
     assert len(said(site.operator.get("policy"))["parts"]) == 2
+
+
+@pytest.mark.django_db
+def test_no_organisation_sees_what_another_one_would_get(site: Site) -> None:
+    number = drafted(patience=600)
+    of_version = f"policy/versions/{number}"
+    for person in (site.admin, site.researcher):
+        for address in ("policy", "policy/trials", of_version, f"{of_version}/shadow"):
+            assert person.get(address).status_code == 403
+        assert person.post("policy/trials", {"candidate": number}).status_code == 403
+    for table in (PolicyTrial, PolicyTrialPart, PolicyShadowDifference, PolicyActivation):
+        denied = pytest.raises(ProgrammingError, match="permission denied")
+        with as_role("portal_web"), denied, transaction.atomic():
+            table.objects.count()
 
 
 def test_an_empty_part_is_the_whole_site() -> None:

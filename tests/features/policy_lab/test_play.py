@@ -86,7 +86,9 @@ def report(history: History, active: Outcome, candidate: Outcome) -> Report:
     return report_of(Input(history, names, Sides((active,), (candidate,)), {}, {}, {}))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize(
+    "seed", [*range(25), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, 200))]
+)
 def test_a_candidate_equal_to_the_active_version_differs_nowhere(seed: int) -> None:
     history = history_of(seed)
     active, candidate = (outcomes(history, Policy(number)) for number in (1, 2))
