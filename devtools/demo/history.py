@@ -14,6 +14,7 @@ from django.db.models import F, Min, Q
 from django.db.models.functions import Lower
 
 from allocation.models import Allocation, Booking, Pause
+from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.states import State
 from allocation.services.decide.cycle import cycle_run, tick_run
 from allocation.services.decide.due import Work
@@ -21,6 +22,7 @@ from allocation.services.nodes.telemetry import usage_roll_up
 from allocation.services.record.open_pauses import OPEN
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.snapshot.kept import snapshot_keeper
+from allocation.words.amounts import class_names
 from devtools.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
@@ -119,8 +121,9 @@ def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
 
 
 def _housekeeping(now: datetime) -> None:
-    """Runs the other periodic tasks."""
-    outbox_relay(now)
-    mails_send(now)
+    """Runs the other periodic tasks. Their sentences name classes by labels, as in a worker."""
+    with class_names(class_labels):
+        outbox_relay(now)
+        mails_send(now)
     usage_roll_up(now)
     audit_seal_all(now)
