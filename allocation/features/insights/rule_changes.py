@@ -11,7 +11,7 @@ from uuid import UUID
 
 from billing.rules import Period
 from tenants.models import AuditEntry
-from tenants.rules.audit_words import ACTIONS, changes_of, object_name
+from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
 
 KINDS = {
@@ -98,8 +98,17 @@ def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepCh
 def _change(row: AuditEntry, who: str) -> RuleChange:
     detail = log_detail(row, {})
     name = object_name(row.object_kind, row.object_id, detail)
-    values = [f"{each.name}: {each.before or '–'} to {each.after}" for each in changes_of(detail)]
+    values = [_value(each) for each in changes_of(detail)]
     if len(values) > MOST_VALUES:
         values = [*values[:MOST_VALUES], f"and {len(values) - MOST_VALUES} more"]
     sentence = ACTIONS[row.action].format(object=name)
     return RuleChange(row.at, KIND_OF[row.action], who or "The portal", sentence, tuple(values))
+
+
+def _value(change: Change) -> str:
+    """A changed value, such as `weight: 1 to 2`; what was not there before alone."""
+    return (
+        f"{change.name}: {change.before} to {change.after}"
+        if change.before
+        else f"{change.name}: {change.after}"
+    )
