@@ -20,6 +20,7 @@ from solver.model.inputs import Request
 from solver.model.plan import Refuse
 from solver.reasons.reason import Reason, reason
 from solver.rebinding.rebinding import may_move_others
+from solver.state.cycle_state import CycleState
 from solver.state.start_times import in_time, last_start
 
 
@@ -34,29 +35,32 @@ class Feasible:
     last: int
 
 
-def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
-    """Keep a planned start, which is reserved, or make it earlier. Returns what is reserved.
+def place_planned(outcome: Outcome, request: Request, kept: Fit, *, is_reserved: bool = True) -> Fit:
+    """Keep a planned start that has its room and quota, or make it earlier; return what is reserved.
 
     A guaranteed start is never exchanged for an earlier expected one, unless that is so soon that
     it is assigned at once.
     """
     state, mark = outcome.state, outcome.rebinding.movable.mark()
     if is_quiet(state, request, kept):
+        _hold(state, kept, is_reserved=is_reserved)
         outcome.keep_as_before(request, kept)
         return kept
     demands = demands_of(request)
     _, slow = in_time(state, request, demands)
     if is_as_asked(state, request, kept):
+        _hold(state, kept, is_reserved=is_reserved)
         outcome.keep_start(request, kept, slow)
         return kept
-    if is_at_its_earliest(state, outcome.preemption, request, kept, demands):
+    if is_at_its_earliest(state, outcome.preemption, request, kept, demands, is_reserved=is_reserved):
+        _hold(state, kept, is_reserved=is_reserved)
         moved = outcome.rebinding.earlier_than_planned(request, kept)
         if moved is None:
             outcome.keep_start(request, kept, slow)
             return kept
         return _place_improved(outcome, request, kept, (moved, mark), slow)
     with state.trial(kept.demand.gpu_class) as keep:
-        found = planned_start_improve(state, outcome.preemption, request, kept)
+        found = planned_start_improve(state, outcome.preemption, request, kept, is_reserved=is_reserved)
         if may_move_others(request):
             first = state.first_start(request.earliest)
             found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
@@ -64,6 +68,12 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit) -> Fit:
         if found is not kept or kept.victims:
             keep()
     return found
+
+
+def _hold(state: CycleState, kept: Fit, *, is_reserved: bool) -> None:
+    """Reserve a planned start that is known to have its room and quota, if it is not yet."""
+    if not is_reserved:
+        state.put_back(kept)
 
 
 def _place_improved(

@@ -42,12 +42,9 @@ def start_or_wait(outcome: Outcome, request: Request, broken: Reason | None) -> 
 
 
 def _free_now(outcome: Outcome, demands: Iterable[Demand]) -> Fit | None:
-    """Free room at this second. What one kind of demand did not find, longer ones do not either."""
-    state, no_room = outcome.state, outcome.state.no_room
-    hopeful = [each for each in demands if no_room.first_possible(each) <= state.now]
-    for each in hopeful:
-        if not state.has_room(each, state.now):
-            no_room.record_search(each, state.now + 1)
+    """Free room at this second."""
+    state = outcome.state
+    hopeful = [each for each in demands if state.has_room(each, state.now)]
     return state.first_at(hopeful, state.now) if hopeful else None
 
 

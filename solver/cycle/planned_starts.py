@@ -8,7 +8,7 @@ from solver.cycle.resume_in_place import original_gpus_or_earlier
 from solver.explanation.explain import maintenance, mode_change, possible_demands, why_quota
 from solver.model.demand import Demand, Fit, demand_of, demands_of
 from solver.model.inputs import WITHIN, Place, PlannedStart, Request, Strength
-from solver.preemption.search import Preemption
+from solver.preemption.search import Instants, Preemption
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
 from solver.state.start_times import length_from, not_dearer
@@ -74,19 +74,24 @@ def own_took_quota(state: CycleState, window: Fit, kept: Mapping[str, Fit]) -> b
     return is_free
 
 
-def planned_start_improve(state: CycleState, preemption: Preemption, request: Request, kept: Fit) -> Fit:
+def planned_start_improve(
+    state: CycleState, preemption: Preemption, request: Request, kept: Fit, *, is_reserved: bool
+) -> Fit:
     """The earliest start that is neither later nor ends later than the planned one.
 
-    `kept` is reserved on entry; the answer is not reserved.
+    The answer is not reserved, and `kept` is freed if it is.
     """
     first = kept.starts if request.fixed else state.first_start(request.earliest)
-    if kept.starts <= first and not kept.victims:
+    instants: Instants = {}
+    is_as_early = kept.starts <= first and not kept.victims
+    if not is_as_early:
+        demands, _ = possible_demands(state, demands_of(request))
+        demands = not_dearer(request, demands, kept)
+        instants = preemption.instants_before(request, demands, first, kept, is_reserved=is_reserved)
+    if is_reserved:
         state.free(kept)
+    if is_as_early:
         return kept
-    demands, _ = possible_demands(state, demands_of(request))
-    demands = not_dearer(request, demands, kept)
-    instants = preemption.instants_before(request, demands, first, kept)
-    state.free(kept)
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
     found = preemption.earlier(request, demands, first, kept, instants)
@@ -94,7 +99,7 @@ def planned_start_improve(state: CycleState, preemption: Preemption, request: Re
 
 
 def is_as_asked(state: CycleState, request: Request, kept: Fit) -> bool:
-    """True when a reserved planned start is at the requested second, which is not near, and nobody
+    """True when a planned start is at the requested second, which is not near, and nobody
     has to leave for it: there is nothing to search."""
     if request.fixed or request.pinned or request.paused or request.home or request.ask.groups:
         return False
@@ -105,7 +110,7 @@ def is_as_asked(state: CycleState, request: Request, kept: Fit) -> bool:
 
 
 def is_quiet(state: CycleState, request: Request, kept: Fit) -> bool:
-    """True when a reserved planned start needs no search: it is as it was, it is not near, and
+    """True when a planned start needs no search: it is as it was, it is not near, and
     nothing of its classes was given back since it was searched.
 
     Near is a step of the grid: what ends, and what may begin, between two steps was planned for the
@@ -126,10 +131,11 @@ def is_at_its_earliest(
     request: Request,
     kept: Fit,
     demands: Iterable[Demand],
+    *,
+    is_reserved: bool,
 ) -> bool:
-    """True when a reserved planned start certainly can't be earlier: all its classes are full until
-    then, and pauses make too little room. False proves nothing. `demands` are those of all its
-    classes.
+    """True when a planned start certainly can't be earlier: all its classes are full until then,
+    and pauses make too little room. False proves nothing. `demands` are those of all its classes.
     """
     if request.fixed or request.pinned or request.paused or kept.victims or request.ask.groups:
         return False
@@ -141,20 +147,30 @@ def is_at_its_earliest(
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
         return False
-    is_full = all(
-        state.no_room.is_full_until(state.all.gpus[each.gpu_class], each, kept.starts) for each in known
-    )
-    return is_full and not preemption.instants_before(request, known, first, kept)
+    is_full = all(state.is_full_until(each, first, kept.starts, is_reserved=is_reserved) for each in known)
+    return is_full and not preemption.instants_before(request, known, first, kept, is_reserved=is_reserved)
 
 
 def planned_start_reserve(
     state: CycleState, preemption: Preemption, request: Request, found: Fit
 ) -> Fit | Reason:
     """Reserve the fit, perhaps with victims, or return the reason why it no longer fits."""
-    why = _overrun(state, found) or _quota_cut(state, found)
+    why = planned_start_broken(state, found)
     if why is None:
         state.put_back(found)
         return found
+    return planned_start_with_victims(state, preemption, request, found, why)
+
+
+def planned_start_broken(state: CycleState, found: Fit) -> Reason | None:
+    """Why a planned start has no room or no quota any more."""
+    return _overrun(state, found) or _quota_cut(state, found)
+
+
+def planned_start_with_victims(
+    state: CycleState, preemption: Preemption, request: Request, found: Fit, why: Reason
+) -> Fit | Reason:
+    """Reserve the fit with victims, or return why it no longer fits; `why` it does not without."""
     standing = preemption.on_the_same_places(request, found)
     if standing is not None:
         state.reserve(standing)

@@ -28,7 +28,9 @@ from solver.cycle.planned_places import (
 )
 from solver.cycle.planned_starts import (
     own_took_quota,
+    planned_start_broken,
     planned_start_reserve,
+    planned_start_with_victims,
     planned_window,
 )
 from solver.cycle.soft_places import SoftPlaces
@@ -108,7 +110,7 @@ class Walk:
         if booking in self._done or self._is_change(turn):
             return
         if booking not in self._kept and booking not in self._broken:
-            self._reserve_planned(turn)
+            self._place_expected(turn)
         if booking in self._done:
             return
         if booking in self._kept:
@@ -116,8 +118,9 @@ class Walk:
         else:
             self._newcomer(turn, self._broken.get(booking))
 
-    def _reserve_planned(self, turn: Turn) -> None:
-        """Reserve the expected start of an earlier cycle again, or place the booking anew."""
+    def _place_expected(self, turn: Turn) -> None:
+        """Keep the expected start of an earlier cycle or make it earlier, or place the booking
+        anew."""
         request, outcome = turn.request, self._outcome
         if request.planned is None:
             return
@@ -125,7 +128,11 @@ class Walk:
         if found is None:
             self._newcomer(turn, lost or reason("overrun"))
             return
-        answer = planned_start_reserve(outcome.state, outcome.preemption, request, found)
+        why = planned_start_broken(outcome.state, found)
+        if why is None:
+            self._keep_or_improve(turn, found, is_reserved=False)
+            return
+        answer = planned_start_with_victims(outcome.state, outcome.preemption, request, found, why)
         if isinstance(answer, Fit):
             self._kept[request.booking] = self._reserved[request.booking] = answer
             return
@@ -159,10 +166,15 @@ class Walk:
             if booking in self._done:
                 return
         del self._kept[booking]
+        self._keep_or_improve(turn, kept, is_reserved=True)
+
+    def _keep_or_improve(self, turn: Turn, kept: Fit, *, is_reserved: bool) -> None:
+        """Keep a planned start that has its room and quota, or make it earlier."""
+        booking = turn.request.booking
         self._done.add(booking)
         with self._outcome.rebinding.without_newcomers():
-            found = place_planned(self._outcome, turn.request, kept)
-        if booking in self._reserved:
+            found = place_planned(self._outcome, turn.request, kept, is_reserved=is_reserved)
+        if booking in self._reserved or not is_reserved:
             self._reserved[booking] = found
         if found is not kept:
             self._note_taken(found, turn)

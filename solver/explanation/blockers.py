@@ -29,7 +29,7 @@ def why_not_at(state: CycleState, demand: Demand, starts: int, ahead: QueueAhead
         is_full = not found and not state.has_room(demand, starts)
         return (_queued(demand, ahead),) if is_full else tuple(dict.fromkeys(found))
     found = list(_why_not_with_held(state, demand, starts))
-    if not found and not _has_room(state, demand, starts):
+    if not found and not state.has_room(demand, starts):
         found.append(_queued(demand, ahead))
     quota = why_quota(state, demand, starts)
     return (*found, quota) if quota else tuple(found)
@@ -60,12 +60,15 @@ def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
     demand = found.demand
     if found.starts <= first or all(map(state.quota.has_plenty, state.uses(demand))):
         return None
-    first = max(first, state.no_room.first_possible(demand))
-    if first >= found.starts:
-        return None
-    starts = state.first_of(demand, state.starts_between(demand, first, found.starts - 1))
+    starts = _first_between(state, demand, first, found.starts - 1)
     # Earlier room that quota allows was left out to spare a GPU a change of mode.
     return starts if starts is not None and state.over(demand, starts) is not None else None
+
+
+def _first_between(state: CycleState, demand: Demand, first: int, last: int) -> int | None:
+    if demand.groups:
+        return state.first_of(demand, state.starts_between(demand, first, last))
+    return state.first_between(demand, first, last)
 
 
 def why_still_waiting(
@@ -89,13 +92,6 @@ def why_not_yet(state: CycleState, request: Request, kept: Fit, ahead: QueueAhea
     return _waiting(state, request, kept, (*found, quota) if quota else found) or (
         frees(_queued(kept.demand, ahead), kept.starts),
     )
-
-
-def _has_room(state: CycleState, demand: Demand, starts: int) -> bool:
-    if starts < state.no_room.first_possible(demand):
-        return False
-    at = np.array([starts], dtype=np.int64)
-    return bool(fits(state.pools[demand.gpu_class], demand, *state.all.busy(demand, at))[0])
 
 
 def _waiting(
@@ -136,21 +132,21 @@ def _why_quota_of_others(state: CycleState, kept: Fit, starts: int) -> Reason | 
 
 
 def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    """Blockers among held work, cached by kind: held work does not change in a cycle."""
+    """Blockers among held work, cached by kind and window: held work does not change in a cycle."""
     if demand.groups:
         every = (_why_not_with_held(state, each, starts) for each in demand.parts)
         return tuple(each for reasons in every for each in reasons)
     if demand.pin:
         return _why_not_with_held_uncached(state, demand, starts)
-    key = (*demand.kind, demand.duration, starts)
+    key = (*demand.kind, starts, *state.held_window(demand, starts))
     if key not in state.held_blockers:
         state.held_blockers[key] = _why_not_with_held_uncached(state, demand, starts)
     return state.held_blockers[key]
 
 
 def _why_not_with_held_uncached(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
-    pool, at = state.pools[demand.gpu_class], np.array([starts], dtype=np.int64)
-    held, hosts = state.held.busy(demand, at)
+    pool = state.pools[demand.gpu_class]
+    held, hosts = state.held_busy(demand, starts)
     if fits(pool, demand, held, hosts)[0]:
         return ()
     if demand.pin:

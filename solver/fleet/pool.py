@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ Index = npt.NDArray[np.intp]
 
 
 Counts = npt.NDArray[Any]
+
+_NEVER = np.iinfo(np.int64).max
 
 Kind = tuple[Geometry, Mode | None]
 
@@ -65,6 +68,48 @@ class Columns:
         sums = np.add.reduceat(idle, self.bounds[level], axis=-1, dtype=narrow)
         found: Bools = np.any(sums >= count, axis=-1)
         return found
+
+    def last_of(self, level: Together, until: Ints, count: int) -> int:
+        """The latest second that so many columns of one group of the level reach; 0: no group has
+        as many."""
+        if count > self.widest(level):
+            return 0
+        if self.is_quick(level, count):
+            return int(self._quick_last_of(level, until, count))
+        if level == "any":
+            return int(np.sort(until)[-count])
+        order = np.lexsort((-until, self.groups(level)))
+        sizes = np.diff(self.bounds[level], append=len(self))
+        nth = (self.bounds[level] + count - 1)[sizes >= count]
+        return int(until[order[nth]].max())
+
+    def last_of_rows(self, level: Together, until: Ints, count: int, ends: Ints) -> Ints:
+        """For rows × columns: `last_of` each row where that is quick, else a bound of it that is as
+        late as the row's end if it is."""
+        if self.is_quick(level, count):
+            return self._quick_last_of(level, until, count)
+        idle = until >= ends[:, None]
+        if level == "any":
+            able: Bools = np.count_nonzero(idle, axis=-1) >= count
+        else:
+            able = self.has_group(level, idle.view(np.uint8), count)
+        return np.where(able, _NEVER, ends - 1)
+
+    def is_quick(self, level: Together, count: int) -> bool:
+        """True for one column, and for all of a group."""
+        return count == 1 or (level != "any" and count == self.widest(level))
+
+    def _quick_last_of(self, level: Together, until: Ints, count: int) -> Ints:
+        if count == 1:
+            found: Ints = until.max(axis=-1)
+            return found
+        is_full = np.diff(self.bounds[level], append=len(self)) == count
+        found = np.minimum.reduceat(until, self.bounds[level], axis=-1)[..., is_full].max(axis=-1)
+        return found
+
+    def widest(self, level: Together) -> int:
+        """The size of the largest group of a level."""
+        return len(self) if level == "any" else self._widest[level]
 
     def members(self, level: Together, group: int) -> range:
         """Columns of a group."""
@@ -227,6 +272,12 @@ class Pool(Columns):
             self._best[profile] = _best_of(self._valued, self.mix, self.scores.scoring, profile)
         return self._best[profile]
 
+    def idle_until(self, taken: Ints, pin: tuple[str, ...] = ()) -> Ints:
+        """For rows × columns of the next use: until when each takes whole GPUs of new work, which
+        may be pinned; 0: it takes none."""
+        able = self.eligible(None) & self.within(pin) if pin else self.eligible(None)
+        return np.where(able, taken, 0)
+
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""
         if shape not in self._eligible:
@@ -253,20 +304,25 @@ def pools_of(
     gpus: Iterable[Gpu],
     models: Iterable[Model],
     mixes: Mapping[str, Mix] | None = None,
-    scoring: Scoring = DEFAULT_SCORING,
+    scoring: Mapping[str, Scoring] = MappingProxyType({}),
     known: Mapping[str, Pool] | None = None,
 ) -> dict[str, Pool]:
-    """The pools of a fleet by class, in the order of their names; `mixes` by class. `known` are
-    pools of the same fleet for earlier demand."""
+    """The pools of a fleet by class, in the order of their names; `mixes` and `scoring` by class.
+    `known` are pools of the same fleet for earlier demand."""
     mixes = mixes or {}
     if known:
-        return {name: each.scored(mixes.get(name, EVEN_MIX), scoring) for name, each in known.items()}
+        return {
+            name: each.scored(mixes.get(name, EVEN_MIX), scoring.get(name, DEFAULT_SCORING))
+            for name, each in known.items()
+        }
     by_slug = {model.slug: model for model in models}
     members: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         members.setdefault(gpu.gpu_class, []).append(gpu)
     return {
-        name: Pool(name, members[name], by_slug, mixes.get(name, EVEN_MIX), scoring)
+        name: Pool(
+            name, members[name], by_slug, mixes.get(name, EVEN_MIX), scoring.get(name, DEFAULT_SCORING)
+        )
         for name in sorted(members)
     }
 

@@ -7,7 +7,7 @@ choice may be enough.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from solver.state.cycle_state import CycleState
 from solver.state.running import RunningBooking
 
 Window = tuple[int, int]
+_Answers = dict[int, tuple[int, bool]]
+"""By start the last end until which there may be room, and whether that is the claim's own bound or
+its tenant's."""
 _FEW = 8
 """From so many on, all are added to the quota at once."""
 
@@ -32,6 +35,7 @@ class _Known:
 
     Bookings in the columns `stays` do not leave. `until` is when each column is taken again; it was
     read at `frees`, `changes` and the `serial` of `Leaving`. `any_leaves`: some booking may leave.
+    `last` is what follows for a count and a level.
     """
 
     frees: int
@@ -40,6 +44,7 @@ class _Known:
     any_leaves: bool
     stays: Index
     until: Ints
+    last: dict[tuple[int, str], int] = field(default_factory=dict)
 
 
 class RoomAfterPauses:
@@ -53,28 +58,47 @@ class RoomAfterPauses:
     def __init__(self, state: CycleState, rules: VictimRules) -> None:
         self._state, self._rules = state, rules
         self._known: dict[tuple[object, int], _Known] = {}
+        self._answers: dict[str, tuple[tuple[int, int], dict[object, _Answers]]] = {}
 
-    def may_be_enough(self, demand: Demand, starts: int, ends: int) -> bool:
-        """False when certainly no window of the demand from `starts` to `ends` has room.
+    def may_be_enough(self, demand: Demand, windows: Iterable[Window]) -> list[int]:
+        """The starts of those windows [starts, ends) in which pauses may make enough room for the
+        demand; in the others they certainly can't.
 
         Only whole GPUs are examined: hosts, modes, pins and quota can only forbid more.
         """
         if demand.shape is not None:
-            return True
-        return self._for_tenant(demand, starts, ends) and self._for_claim(demand, starts, ends)
+            return [starts for starts, _ in windows]
+        known, found = self._answers_for(demand), []
+        for starts, ends in windows:
+            last, is_of_claim = known.get(starts) or (self._for_tenant(demand, starts), False)
+            if ends <= last and not is_of_claim:
+                last, is_of_claim = min(last, self._for_claim(demand, starts)), True
+            known[starts] = (last, is_of_claim)
+            if ends <= last:
+                found.append(starts)
+        return found
 
-    def _for_tenant(self, demand: Demand, starts: int, ends: int) -> bool:
-        """False when no claim of the tenant has room."""
+    def _answers_for(self, demand: Demand) -> "_Answers":
+        """The answers so far for claims like this one; none once something has been freed, or
+        somebody's standing has changed."""
+        name, state = demand.gpu_class, self._state
+        marks = (state.frees.get(name, 0), state.running.changes(name))
+        before, answers = self._answers.get(name, (None, {}))
+        if before != marks:
+            self._answers[name] = (marks, answers := {})
+        return answers.setdefault((state.use(demand), demand.level), {})
+
+    def _for_tenant(self, demand: Demand, starts: int) -> int:
+        """The last end until which some claim of the tenant may have room."""
         name, tenant = demand.gpu_class, demand.owners[0]
         leaving = self._rules.may_leave(name, tenant, starts)
-        known = self._read((name, tenant), (name, starts), leaving, leaving.rows)
-        return self._is_enough(known, demand, ends)
+        return self._last(demand, self._read((name, tenant), (name, starts), leaving, leaving.rows))
 
-    def _for_claim(self, demand: Demand, starts: int, ends: int) -> bool:
+    def _for_claim(self, demand: Demand, starts: int) -> int:
         """The same for this claim."""
         claim = self._rules.claim(demand, starts)
         if claim is None:
-            return False
+            return 0
         leaving = self._rules.leaving(claim)
         known = self._read(
             claim.block.use,
@@ -82,19 +106,17 @@ class RoomAfterPauses:
             leaving,
             lambda: (each.runner for _, each in leaving.rows()),
         )
-        return self._is_enough(known, demand, ends)
+        return self._last(demand, known)
 
-    def _is_enough(self, known: _Known, demand: Demand, ends: int) -> bool:
-        """True when enough columns can be free until then, in one group of the level."""
+    def _last(self, demand: Demand, known: _Known) -> int:
+        """The last end until which enough columns can be free, in one group of the level."""
         if not known.any_leaves:
-            return False
-        free = known.until >= ends
-        if np.count_nonzero(free) < demand.count:
-            return False
-        if demand.level == "any":
-            return True
-        bounds = self._state.pools[demand.gpu_class].bounds[demand.level]
-        return int(np.add.reduceat(free.astype(np.int64), bounds).max()) >= demand.count
+            return 0
+        key = (demand.count, demand.level)
+        if key not in known.last:
+            pool = self._state.pools[demand.gpu_class]
+            known.last[key] = pool.last_of(demand.level, known.until, demand.count)
+        return known.last[key]
 
     def _read(
         self,
@@ -126,7 +148,7 @@ class RoomAfterPauses:
         """For each column the second until which it can be free from `starts` on; 0: it can't."""
         state = self._state
         eligible = state.pools[gpu_class].eligible(None)
-        until = np.where(eligible, state.firm.gpus[gpu_class].next_taken(starts), 0)
+        until = np.where(eligible, state.firm.gpus[gpu_class].following.after(starts), 0)
         until[until <= starts] = 0
         until[stays] = 0
         return until

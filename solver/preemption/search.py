@@ -5,6 +5,7 @@ grace period and a margin before the start. Until then it is an ordinary planned
 may still end by itself.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -46,6 +47,8 @@ class Preemption:
         self._room = RoomAfterPauses(state, self.victim_rules)
         self.pauses: list[Pause] = []
         self._dropped: set[DroppedPause] = set()
+        # By classes and first start, the starts to try.
+        self._tried: dict[tuple[tuple[str, ...], int], list[int]] = {}
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
 
     def earliest(self, request: Request, demands: tuple[Demand, ...], first: int, last: int) -> Fit | None:
@@ -74,18 +77,20 @@ class Preemption:
         free = earliest_free(self._state, request, demands, first, min(last, patience))
         return free or paused
 
-    def instants_before(self, request: Request, demands: Iterable[Demand], first: int, kept: Fit) -> Instants:
-        """The starts before the kept one, which is reserved, for which pauses may make room.
+    def instants_before(
+        self, request: Request, demands: Iterable[Demand], first: int, kept: Fit, *, is_reserved: bool
+    ) -> Instants:
+        """The starts before the kept one for which pauses may make room.
 
-        Up to its own start a reservation takes nothing from itself, so windows are examined until
-        then.
+        Up to its own start a reservation takes nothing from itself, so where it is reserved windows
+        are examined until then.
         """
         found: Instants = {}
         for demand in demands:
             name = demand.gpu_class
             tried = self._instants(demand, first, kept.starts - (not kept.victims))
             if not kept.victims:
-                own = kept if name == kept.demand.gpu_class else None
+                own = kept if is_reserved and name == kept.demand.gpu_class else None
                 tried = self._hopeful(request, demand, tried, own)
             if tried:
                 found[name] = tried
@@ -339,14 +344,12 @@ class Preemption:
             return []
         if demand.groups:
             return tried
-        found = []
         until = None if kept is None else kept.starts
+        windows = []
         for starts in self._within_guarantees(request, demand, tried, kept):
             ends = starts + length_from(request, demand.gpu_class, starts)
-            ends = self._state.grid.end(ends if until is None else min(ends, until))
-            if self._room.may_be_enough(demand, starts, ends):
-                found.append(starts)
-        return found
+            windows.append((starts, self._state.grid.end(ends if until is None else min(ends, until))))
+        return self._room.may_be_enough(demand, windows)
 
     def _within_guarantees(
         self, request: Request, demand: Demand, tried: list[int], kept: Fit | None
@@ -368,13 +371,17 @@ class Preemption:
     def _instants(self, demand: Demand, first: int, last: int) -> list[int]:
         """Starts to try: the first possible after a notice and, while victims are protected, the
         nearest at which one of them may leave."""
-        names = [each.gpu_class for each in demand.parts]
-        graces = {grace for name in names for grace in self._state.running.graces(name)}
+        names = tuple(each.gpu_class for each in demand.parts)
         first = max(first, *map(self.victim_rules.claims_from, demand.parts))
-        soon = {max(first, self._state.now + grace) for grace in graces}
-        outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
-        rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED]
-        return [starts for starts in sorted({*soon, *rested}) if starts <= last]
+        key = (names, first)
+        if key not in self._tried:
+            graces = {grace for name in names for grace in self._state.running.graces(name)}
+            soon = {max(first, self._state.now + grace) for grace in graces}
+            outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
+            rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED] if soon else []
+            self._tried[key] = sorted({*soon, *rested})
+        tried = self._tried[key]
+        return tried[: bisect_right(tried, last)]
 
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         """A fit at exactly this start, with victims."""

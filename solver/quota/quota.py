@@ -356,11 +356,12 @@ class Quota:
     def frees_at(self, use: Use, window: Window) -> int | None:
         """Earliest start from the window's on at which nothing forbids the use."""
         starts, ends = window
-        times = [self.instants(use), np.array([starts], dtype=np.int64)]
-        trees = {id(tree): tree for tree in self._classes.get(use.gpu_class, ())}
-        times += [tree.changes() for tree in trees.values()]
+        route = self._route(use)
+        trees = () if route is None else (route.measured, route.guaranteed)
+        later = [times[times.searchsorted(starts, "right") :] for times in (t.changes() for t in trees)]
+        days = self.instants(use)
+        times = [np.array([starts], dtype=np.int64), *later, days[days > starts]]
         tried = rising(np.concatenate(times))
-        tried = tried[tried >= starts]
         allowed = self.allows(use, tried, ends - starts)
         if allowed is None:
             return starts

@@ -23,6 +23,7 @@ PLATFORM = "*"
 UNBOUNDED = 1 << 56
 """The cap of a node without one, in units."""
 _ALL_ROWS = slice(None)
+_NEVER: Ints = np.array([np.iinfo(np.int64).max], dtype=np.int64)
 _any = np.logical_or.reduce
 
 
@@ -323,8 +324,8 @@ def both_allow(one: Bools | None, other: Bools | None) -> Bools | None:
 def clear_of(full: Bools, times: Ints, windows: tuple[Ints, Ints]) -> Bools:
     """True for windows (starts, ends) that overlap no row in which `full` holds."""
     starts, until = windows
-    begins = np.append(times[full], np.iinfo(np.int64).max)
-    ends = np.append(times[1:], np.iinfo(np.int64).max)[full]
+    begins = np.concatenate([times[full], _NEVER])
+    ends = np.concatenate([times[1:], _NEVER])[full]
     following = begins[ends.searchsorted(starts, side="right")]
     clear: Bools = following >= until
     return clear

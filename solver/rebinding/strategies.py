@@ -35,7 +35,7 @@ def rebind_with(
     """The result of the strategy; None: it found nothing, and nothing is changed."""
     if not _would_fit(state, demand, starts, near):
         return None
-    with state.no_room.trial(demand.gpu_class) as keep:
+    with state.bounds.trial(demand.gpu_class) as keep:
         for found in near.values():
             state.free(found)
         answer = strategy(state, demand, starts, near)

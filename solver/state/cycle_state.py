@@ -124,14 +124,14 @@ class CycleState(RoomSearch):
     def _freed(self, gpu_class: str, since: int) -> None:
         self._freed_last += 1
         self.frees[gpu_class] = self._freed_last
-        self.no_room.forget(gpu_class, since)
+        self.bounds.freed(gpu_class, since)
 
     @contextmanager
     def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
         """Restore what is known of a class at the end, unless the yielded function was called: then
         what was freed inside has not been taken again."""
         before, kept = self.frees.get(gpu_class, 0), list[bool]()
-        with self.no_room.trial(gpu_class) as keep:
+        with self.bounds.trial(gpu_class) as keep:
             yield lambda: kept.append(True)
             if kept:
                 keep()

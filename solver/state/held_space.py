@@ -91,8 +91,8 @@ class HeldSpace:
         # 2. The fleet, with calendars that have rows for these seconds.
         mixes = mixes_of(work.kinds, snapshot.requests)
         known = work.pools
-        pools = pools_of(snapshot.gpus, snapshot.models, mixes, policy.scoring, known)
-        self.pools: dict[str, Pool] = _scored(pools, policy)
+        scoring = {name: policy.of(name).scoring for name in instants}
+        self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models, mixes, scoring, known)
         work.pools = self.pools
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))
@@ -242,10 +242,3 @@ class HeldSpace:
 
     def _window(self, piece: Piece) -> Window:
         return (piece.starts, self.free_from(piece.ends))
-
-
-def _scored(pools: dict[str, Pool], policy: Policy) -> dict[str, Pool]:
-    """The pools, each with the score of places that is in force for its class."""
-    if not policy.parts:
-        return pools
-    return {name: each.scored(each.mix, policy.of(name).scoring) for name, each in pools.items()}

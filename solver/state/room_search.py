@@ -1,5 +1,6 @@
 """The search for room: which windows have room and quota, and the best places in each."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -8,7 +9,6 @@ import numpy as np
 
 from solver.fleet.fragmentation import Ints
 from solver.fleet.mig_geometry import WHOLE_MASK, Masks
-from solver.fleet.pool import Bools
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import Place, Snapshot
 from solver.model.ordering import place_order
@@ -19,14 +19,12 @@ from solver.quota.use import Block, Use
 from solver.reasons.reason import Reason
 from solver.state.held_space import HeldSpace
 from solver.state.held_work import HeldWork
-from solver.timeline.gpu_calendar import GpuCalendar
+from solver.state.room_bounds import RoomBounds, chunks
+from solver.timeline.host_calendar import Free
 from solver.timeline.mig_modes import hardware_mode_of
 
 _MOST_WINDOWS = 32
 """Most windows of a class that are cached until something changes in it."""
-_FIRST_CHUNK = 8
-_CHUNK_GROWTH = 4
-_CHUNK_MOST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,13 @@ class RoomSearch(HeldSpace):
 
     def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
         """Load the work. KeyError: unknown model."""
-        self.no_room = NoRoomCache()
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
+        self._next_seconds: dict[tuple[str, int], list[int]] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         self._windows: dict[str, dict[tuple[object, ...], _WindowState]] = {}
         super().__init__(snapshot, policy, work)
+        self.bounds = RoomBounds(self.all.gpus)
 
     def is_quiet(self, classes: Iterable[str]) -> bool:
         """True when nothing of these classes was given back since their last search."""
@@ -115,8 +114,7 @@ class RoomSearch(HeldSpace):
         """True when the demand has room at exactly this start, whatever its quota."""
         if demand.groups:
             return self._placed([(0, demand)], starts) is not None
-        at = np.array([starts], dtype=np.int64)
-        return bool(fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, at))[0])
+        return self.first_of(demand, np.array([starts], dtype=np.int64)) is not None
 
     def has_room_unpinned(self, demand: Demand, starts: int) -> bool:
         """True when a pinned demand would have room elsewhere, whatever its quota."""
@@ -197,25 +195,26 @@ class RoomSearch(HeldSpace):
     def _earliest(self, demand: Demand, first: int, last: int) -> int | None:
         if demand.groups:
             return self._earliest_together(demand, first, last)
-        sooner = max(first, self.no_room.first_possible(demand))
-        if sooner > last:
+        if first > last:
             return None
-        tried = self.starts_between(demand, sooner, last)
-        use = self.use(demand)
+        tried, use = self._with_room(demand, first, last), self.use(demand)
         days = self.quota.instants(use)
         if len(days):
-            tried = np.union1d(tried, days[(days > sooner) & (days <= last)])
-        allowed = self.quota.allows(use, tried, demand.duration)
+            days = days[(days > first) & (days <= last)]
+            tried = np.union1d(tried, days[self.bounds.may_have_room(demand, days)])
+        allowed = self.quota.allows(use, tried, demand.duration) if len(tried) else None
         hopeful = tried if allowed is None else tried[allowed]
-        if len(hopeful) < len(tried) and first <= self.now and self.no_room.records(demand):
-            # What room alone forbids is forbidden to all owners, so it is searched for once.
-            room = self.first_of(demand, tried)
-            self.no_room.record_search(demand, last + 1 if room is None else room)
-            hopeful = hopeful[:0] if room is None else hopeful[hopeful >= room]
-        starts = self.first_of(demand, hopeful)
-        if first <= self.now and starts is not None and len(hopeful) == len(tried):
-            self.no_room.record_search(demand, starts)
+        if demand.shape is None and self._is_only_room(demand):
+            return self.bounds.first_idle(demand, hopeful)
+        starts = self._first_of(demand, hopeful)
         return None if starts is None else self._with_patience(demand, starts, hopeful)
+
+    def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
+        """Those of `starts_between` at which there may be room."""
+        if self._is_only_room(demand):
+            return self.bounds.starts_between(demand, first, last)
+        tried = self.starts_between(demand, first, last)
+        return tried[self.bounds.may_have_room(demand, tried)]
 
     def _with_patience(self, demand: Demand, starts: int, hopeful: Ints) -> int:
         """That start, or one slightly later at which no GPU has to change its mode."""
@@ -226,57 +225,83 @@ class RoomSearch(HeldSpace):
         calm = self.first_of(replace(demand, keeps_modes=True), near)
         return starts if calm is None else calm
 
-    def may_fit(self, demand: Demand, starts: Ints) -> Bools:
-        """False for windows without enough idle GPUs for whole ones; True needs a closer look.
-
-        Examines bits instead of masks, for many windows.
-        """
-        pool = self.pools[demand.gpu_class]
-        calendar = self.all.gpus[demand.gpu_class]
-        eligible = pool.eligible(None)
-        if demand.pin:
-            eligible = eligible & pool.within(demand.pin)
-        idle = calendar.idle(starts, demand.duration, eligible)
-        able: Bools = np.bitwise_count(idle).sum(axis=1) >= demand.count
-        if demand.level != "any":
-            columns = np.unpackbits(idle[able], axis=1, count=len(pool))
-            able[able] = pool.has_group(demand.level, columns, demand.count)
-        return able
-
     def first_of(self, demand: Demand, tried: Ints) -> int | None:
-        """The first of rising starts at which the demand fits, tried in ever larger chunks: most
-        bookings need few."""
+        """The first of rising starts at which the demand fits."""
         if demand.groups:
             for each in demand.parts:
                 tried = tried[[self._has_place(each, at) for at in tried.tolist()]]
             return int(tried[0]) if len(tried) else None
-        begin, size = 0, 1
-        while begin < len(tried):
-            starts = self._first_fit(demand, tried[begin : begin + size])
-            if starts is not None:
-                return starts
-            begin, size = begin + size, min(_CHUNK_MOST, max(_FIRST_CHUNK, size * _CHUNK_GROWTH))
-        return None
+        return self._first_of(demand, tried[self.bounds.may_have_room(demand, tried)])
+
+    def first_between(self, demand: Demand, first: int, last: int) -> int | None:
+        """The first start in [first, last] at which a demand of one class fits."""
+        return self._first_of(demand, self._with_room(demand, first, last))
+
+    def _first_of(self, demand: Demand, tried: Ints) -> int | None:
+        if demand.shape is None and self._is_only_room(demand):
+            return self.bounds.first_idle(demand, tried)
+        found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
+        return next((starts for starts in found if starts is not None), None)
+
+    def is_full_until(self, demand: Demand, first: int, starts: int, *, is_reserved: bool) -> bool:
+        """True when certainly no window from `first` on that begins before `starts` has room. Where
+        the asker's own reservation begins then, only what is before it counts."""
+        if demand.groups or demand.share is not None or demand.pin:
+            return False
+        if self._is_only_room(demand) and not is_reserved:
+            return not len(self.bounds.starts_between(demand, first, starts - 1))
+        tried, until = self.starts_between(demand, first, starts - 1), (starts,) if is_reserved else ()
+        return not self.bounds.may_have_room(demand, tried, *until).any()
 
     def _has_place(self, demand: Demand, starts: int) -> bool:
-        return self._first_fit(demand, np.array([starts], dtype=np.int64)) is not None
+        return self._first_of(demand, np.array([starts], dtype=np.int64)) is not None
 
     def _first_fit(self, demand: Demand, bite: Ints) -> int | None:
         """The first of a chunk of rising starts at which it fits."""
         if demand.shape is None and len(bite) > 1:
-            hopeful = bite[self.may_fit(demand, bite)]
-            if self._is_only_room(demand):
-                return int(hopeful[0]) if len(hopeful) else None
+            hopeful = bite[self.bounds.have_idle(demand, bite)]
             found = (self._first_fit(demand, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, bite))
+        if self._is_only_room(demand) and not demand.pin:
+            self.bounds.lack_room(demand, bite[~good])
         return int(bite[int(good.argmax())]) if good.any() else None
 
     def _is_only_room(self, demand: Demand) -> bool:
-        """True when idle whole GPUs are all that it needs."""
+        """True when GPUs are all that it needs, and none is shared or changes its mode."""
         name = demand.gpu_class
         is_plain = not self.all.gpus[name].has_shares and not self.all.modes.may_switch(name)
-        return is_plain and not any(demand.host_resources)
+        return is_plain and demand.share is None and not any(demand.host_resources)
+
+    def held_busy(self, demand: Demand, starts: int) -> tuple[Masks, Free | None]:
+        """What held work alone takes in one window, as `Occupancy.busy` says it; for whole GPUs
+        without the profiles of those that are taken."""
+        if not self._is_held_room(demand):
+            return self.held.busy(demand, np.array([starts], dtype=np.int64))
+        is_taken = self._next_held(demand.gpu_class, starts) < self.grid.end(starts + demand.duration)
+        return (is_taken * np.uint16(WHOLE_MASK))[None, :], None
+
+    def held_window(self, demand: Demand, starts: int) -> tuple[int, bool]:
+        """The same for all windows from `starts` on in which held work takes the same GPUs from the
+        demand."""
+        if not self._is_held_room(demand) or self.maintenance.by_class.get(demand.gpu_class):
+            return (demand.duration, False)
+        key = (demand.gpu_class, starts)
+        if key not in self._next_seconds:
+            self._next_seconds[key] = np.unique(self._next_held(*key)).tolist()
+        return (bisect_left(self._next_seconds[key], self.grid.end(starts + demand.duration)), True)
+
+    def _is_held_room(self, demand: Demand) -> bool:
+        """True when it is enough to know until when each whole GPU is idle."""
+        return demand.shape is None and not demand.pin and self._is_only_room(demand)
+
+    def _next_held(self, gpu_class: str, starts: int) -> Ints:
+        """For each column the second until which held work leaves it idle; no later one than
+        `starts`: it is taken then."""
+        calendar = self.held.gpus[gpu_class]
+        rows = calendar.steps.rows_at(np.array([starts], dtype=np.int64))
+        found: Ints = calendar.following.after_rows(rows)[0]
+        return found
 
     def starts_between(self, demand: Demand, first: int, last: int) -> Ints:
         """Candidate starts: `first`, then each instant up to `last` at which room changes."""
@@ -328,132 +353,3 @@ class RoomSearch(HeldSpace):
             found = _WindowState(PoolState(pool, busy[0], free and free.row(0), switches), {})
             self._windows[name][key] = found
         return found
-
-
-class NoRoomCache:
-    """Stretches without room by class and kind of demand, so that later searches can skip them.
-
-    While room only gets less, a full stretch stays full. One look at each stretch proves for all
-    planned starts of a kind that they can't be earlier, and a newcomer that found no room rules
-    the same out for the next of its kind.
-    """
-
-    def __init__(self) -> None:
-        """Nothing is known."""
-        self._kinds: dict[str, dict[tuple[object, ...], _Kind]] = {}
-        self._first_possible: dict[str, dict[tuple[object, ...], dict[int, int]]] = {}
-
-    def forget(self, gpu_class: str, since: int) -> None:
-        """Room of the class may have become free from `since` on."""
-        for kind in self._kinds.get(gpu_class, {}).values():
-            kind.forget(since)
-        self._first_possible.pop(gpu_class, None)
-
-    def first_possible(self, demand: Demand) -> int:
-        """The second before which, by earlier searches, no window of the demand has room.
-
-        Searches for the same or a shorter duration count.
-        """
-        if demand.groups:
-            return max(map(self.first_possible, demand.parts))
-        known = self._first_possible.get(demand.gpu_class, {}).get(_kind_of(demand), {})
-        return max((at for seconds, at in known.items() if seconds <= demand.duration), default=0)
-
-    def record_search(self, demand: Demand, starts: int) -> None:
-        """Record that every window from now on that begins before `starts` lacks room."""
-        if self.records(demand):
-            kinds = self._first_possible.setdefault(demand.gpu_class, {})
-            known = kinds.setdefault(_kind_of(demand), {})
-            known[demand.duration] = max(starts, known.get(demand.duration, 0))
-
-    def records(self, demand: Demand) -> bool:
-        """True when searches for the demand are recorded.
-
-        Host cores and memory may become free with another class, and others have no pin, so demands
-        with either record nothing.
-        """
-        is_mixed = bool(demand.groups)
-        return not (is_mixed or demand.share or demand.pin or any(demand.host_resources))
-
-    @contextmanager
-    def trial(self, gpu_class: str) -> Iterator[Callable[[], None]]:
-        """Restore what is known at the end, unless the yielded function was called: then what was
-        freed inside has not been taken again."""
-        kept: list[bool] = []
-        known = self._first_possible.get(gpu_class)
-        marks = [(kind, kind.mark()) for kind in self._kinds.get(gpu_class, {}).values()]
-        yield lambda: kept.append(True)
-        if kept:
-            return
-        if known is not None:
-            self._first_possible[gpu_class] = known
-        for kind, mark in marks:
-            kind.back(mark)
-
-    def is_full_until(self, calendar: GpuCalendar, demand: Demand, starts: int) -> bool:
-        """True when certainly no window that begins before `starts` has room. `calendar` is that of
-        the demand's class.
-
-        Such a window either ends by then, inside a long enough stretch with room, or contains
-        the instant before `starts`. If neither exists there is none, whatever is free later. So the
-        caller's own reservation from `starts` on need not be removed first. Only GPUs are examined:
-        hosts, share owners and quota can only forbid more.
-        """
-        if demand.share is not None or demand.pin or demand.groups:
-            return False
-        kinds = self._kinds.setdefault(demand.gpu_class, {})
-        kind = _kind_of(demand)
-        if kind not in kinds:
-            kinds[kind] = _Kind(calendar, demand)
-        return kinds[kind].is_full_until(starts, demand.duration)
-
-
-def _kind_of(demand: Demand) -> tuple[object, ...]:
-    return (demand.shape, demand.count, demand.level)
-
-
-class _Kind:
-    """One shape, count and level on one class."""
-
-    def __init__(self, calendar: GpuCalendar, demand: Demand) -> None:
-        self._calendar, self._demand = calendar, demand
-        self._until = 0
-        self._ends: Ints = np.zeros(0, dtype=np.int64)
-        self._full: Bools = np.zeros(0, dtype=np.bool_)
-        self._longest: Ints = np.zeros(0, dtype=np.int64)
-
-    def forget(self, since: int) -> None:
-        """Forget what was seen from `since` on."""
-        self._until = min(self._until, since)
-
-    def mark(self) -> tuple[int, Ints]:
-        """The present knowledge, which `back` can restore."""
-        return self._until, self._ends
-
-    def back(self, mark: tuple[int, Ints]) -> None:
-        """Restore the knowledge of the mark, unless room was searched since then."""
-        until, ends = mark
-        if self._ends is ends:
-            self._until = until
-
-    def is_full_until(self, starts: int, duration: int) -> bool:
-        """See `NoRoomCache.is_full_until`."""
-        if starts > self._until:
-            self._examine(starts)
-        at = int(self._ends.searchsorted(starts))
-        # The stretch that contains the instant before `starts`.
-        return bool(self._full[at]) and int(self._longest[at]) < duration
-
-    def _examine(self, until: int) -> None:
-        """Examine the stretches up to `until` that are not known yet."""
-        known = int(self._ends.searchsorted(self._until, side="right"))
-        since = int(self._ends[known - 1]) if known else self._calendar.grid.origin
-        ends, masks = self._calendar.stretches(since, until)
-        full = ~fits(self._calendar.pool, self._demand, masks)
-        self._full = np.concatenate([self._full[:known], full])
-        self._ends = np.concatenate([self._ends[:known], ends])
-        self._until = until
-        last_full = np.where(self._full, self._ends, self._calendar.grid.origin)
-        # The longest time without a full stretch, up to the end of each.
-        since_full = self._ends - np.maximum.accumulate(last_full)
-        self._longest = np.maximum.accumulate(since_full)

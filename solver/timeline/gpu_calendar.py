@@ -11,7 +11,8 @@ from solver.fleet.mig_geometry import SHARED, WHOLE_MASK, WHOLE_SHARE, Masks
 from solver.fleet.pool import Pool
 from solver.model.inputs import Place
 from solver.timeline.grid import Grid
-from solver.timeline.step_function import NextTaken, Run, StepFunction
+from solver.timeline.next_taken import NextTaken
+from solver.timeline.step_function import Run, StepFunction
 
 _WHOLE = np.uint16(WHOLE_MASK)
 _NOT_WHOLE = np.uint16(WHOLE_MASK ^ 0xFFFF)
@@ -94,6 +95,18 @@ class GpuCalendar:
         return shares and self._steps.is_same(other._steps)
 
     @property
+    def steps(self) -> StepFunction:
+        """The taken slots of each column over time; shares are apart."""
+        return self._steps
+
+    @property
+    def following(self) -> NextTaken:
+        """When a slot of each column is taken next. Shared GPUs count as idle."""
+        if self._next is None:
+            self._next = NextTaken(self._steps)
+        return self._next
+
+    @property
     def has_shares(self) -> bool:
         """True when something is or was shared."""
         return self._shares is not None
@@ -144,7 +157,6 @@ class GpuCalendar:
         run, until = self._run(places), self.grid.end(ends)
         if run is not None:
             rows[:, run] |= _WHOLE
-            self._steps.filled(within, run)
             if self._next is not None:
                 self._next.add(run, starts, until)
             return
@@ -153,7 +165,6 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken |= self.pool.geometries[column].mask_of(place)
-                self._steps.filled(within, slice(column, column + 1))
                 if self._next is not None:
                     self._next.add(slice(column, column + 1), starts, until)
             else:
@@ -195,7 +206,6 @@ class GpuCalendar:
         run = self._run(places)
         if run is not None:
             rows[:, run] &= _NOT_WHOLE
-            self._steps.changed(within, run)
             if self._next is not None:
                 self._next.remove(run, starts)
             return
@@ -204,7 +214,6 @@ class GpuCalendar:
             if place.share is None:
                 taken = rows[:, column]
                 taken &= self.pool.geometries[column].mask_of(place) ^ 0xFFFF
-                self._steps.changed(within, slice(column, column + 1))
                 if self._next is not None:
                     self._next.remove(slice(column, column + 1), starts)
             else:
@@ -219,8 +228,6 @@ class GpuCalendar:
         mine, its = self._steps, other._steps
         rows = its.times.searchsorted(mine.times, side="right") - 1
         mine.values[:, columns] = its.values[rows[:, None], columns]
-        for column in columns:
-            mine.changed(slice(0, len(rows)), slice(column, column + 1))
         if self._next is not None:
             self._next.remove(np.array(columns, dtype=np.intp), self.grid.origin)
 
@@ -234,12 +241,6 @@ class GpuCalendar:
         if self._shares is not None:
             times = np.union1d(times, self._shares.between(first, last))
         return np.concatenate([np.array([first], dtype=np.int64), times])
-
-    def stretches(self, since: int, until: int) -> tuple[Ints, Masks]:
-        """The ends of the stretches of [since, until) in which nothing changes, and what is taken
-        in each: (len(ends), columns)."""
-        begins = self.starts_between(since, until - 1)
-        return np.append(begins[1:], until), self.busy(begins, 1)
 
     def busy(self, starts: Ints, duration: int) -> Masks:
         """What is taken at any instant of each window: (len(starts), columns)."""
@@ -270,22 +271,6 @@ class GpuCalendar:
         for column, rest in left.items():
             found[column] = np.bitwise_or.reduce(rest)
         return found
-
-    def next_taken(self, instant: int) -> Ints:
-        """For each column the first second from the instant on at which a slot of it is taken.
-
-        Shared GPUs count as idle.
-        """
-        if self._next is None:
-            self._next = NextTaken(self._steps)
-        return self._next.after(instant)
-
-    def idle(self, starts: Ints, duration: int, columns: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-        """Which columns have no slot taken in each window, eight to a byte (np.packbits).
-
-        Shared GPUs count as idle.
-        """
-        return self._steps.zero((starts, duration), columns)
 
     def _rows(self, starts: int, ends: int) -> tuple[Masks, Ints | None]:
         """The rows that touch [starts, ends), of masks and of shares."""

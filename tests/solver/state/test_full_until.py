@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
+from solver.fleet.fragmentation import Ints
+from solver.fleet.pool import Columns
 from solver.model.demand import Demand
 from solver.model.inputs import UNITS_PER_GPU, Place
 from solver.preemption.after_pauses import RoomAfterPauses
@@ -18,7 +20,8 @@ from solver.quota.quota import Quota
 from solver.quota.use import Use
 from solver.rebinding import strategies
 from solver.state.cycle_state import CycleState
-from solver.state.room_search import NoRoomCache
+from solver.state.room_bounds import RoomBounds
+from solver.state.room_search import RoomSearch
 from solver.timeline.gpu_calendar import GpuCalendar
 from solver.timeline.grid import Grid
 from tests.bench.solver import crowded
@@ -58,65 +61,68 @@ def for_minutes(minutes: int, count: int = 1) -> Demand:
     return Demand("h100", None, count, "any", minutes * MINUTE, ("lab", "lab-p"))
 
 
-def is_full(state: CycleState, demand: Demand, minutes: int) -> bool:
-    return state.no_room.is_full_until(state.all.gpus[demand.gpu_class], demand, NOON + minutes * MINUTE)
+def is_full(state: CycleState, demand: Demand, minutes: int, *, is_reserved: bool = False) -> bool:
+    until = NOON + minutes * MINUTE
+    return state.is_full_until(demand, NOON, until, is_reserved=is_reserved)
 
 
-class TestFullUntil:
-    def test_a_gap_that_is_too_short_is_no_room(self) -> None:
-        state = busy_but_for((30, 60))
+def searched(state: CycleState, demand: Demand) -> CycleState:
+    """The state after a search for the demand in the first two hours."""
+    state.first_between(demand, NOON, NOON + 120 * MINUTE - 1)
+    return state
+
+
+class TestBounds:
+    def test_nothing_is_full_before_it_was_searched(self) -> None:
+        assert not is_full(busy_but_for(), for_minutes(1), 120)
+        assert is_full(searched(busy_but_for(), for_minutes(1)), for_minutes(1), 120)
+
+    def test_a_search_proves_the_same_for_as_much_time_or_more(self) -> None:
+        state = searched(busy_but_for((30, 60)), for_minutes(31))
         assert is_full(state, for_minutes(31), 120)
+        assert is_full(state, for_minutes(600), 120)
         assert not is_full(state, for_minutes(30), 120)
+        assert not is_full(state, for_minutes(31, count=2), 120)
 
-    def test_a_gap_that_reaches_the_start_is_long_enough_for_anything(self) -> None:
-        state = busy_but_for((30, 60))
-        assert not is_full(state, for_minutes(600), 60)
-        assert not is_full(state, for_minutes(600), 45)
-        assert is_full(state, for_minutes(600), 30)
+    def test_an_own_reservation_proves_nothing_of_what_it_takes_itself(self) -> None:
+        state = searched(busy_but_for((30, 60)), for_minutes(31))
+        assert is_full(state, for_minutes(31), 60)
+        assert not is_full(state, for_minutes(31), 60, is_reserved=True)
+        assert is_full(state, for_minutes(31), 120, is_reserved=True)
 
-    def test_a_gap_after_the_start_does_not_matter(self) -> None:
-        assert is_full(busy_but_for((30, 60)), for_minutes(1), 30)
-
-    def test_more_than_there_is_never_fits(self) -> None:
-        assert is_full(busy_but_for((30, 60)), for_minutes(1, count=2), 10_000)
-
-    def test_what_has_come_free_is_seen_and_what_lies_before_is_not_looked_at_again(self) -> None:
-        state = busy_but_for((30, 60))
-        demand = for_minutes(31)
-        assert is_full(state, demand, 90)
-        state.all.gpus["h100"].remove((whole("n1-0"),), NOON + 3_600, NOON + 7_200)
-        state.no_room.forget("h100", NOON + 3_600)
-        assert is_full(state, demand, 60) is False
+    def test_what_comes_free_makes_unknown_only_what_reaches_it(self) -> None:
+        state, demand = busy_but_for((30, 60)), for_minutes(31)
+        searched(state, demand)
+        state.bounds.freed("h100", NOON + 70 * MINUTE)
+        assert is_full(state, demand, 60)
+        assert not is_full(state, demand, 80)
+        state.bounds.freed("h100", NOON + 60 * MINUTE)
+        assert not is_full(state, demand, 60)
         assert is_full(state, demand, 30)
-        assert not is_full(state, demand, 90)
 
-
-class TestSearchedBefore:
-    def test_it_holds_for_as_much_time_or_more(self) -> None:
-        no_room = busy_but_for().no_room
-        no_room.record_search(for_minutes(20), 500)
-        assert no_room.first_possible(for_minutes(20)) == 500
-        assert no_room.first_possible(for_minutes(21)) == 500
-        assert no_room.first_possible(for_minutes(19)) == 0
-        assert no_room.first_possible(for_minutes(20, count=2)) == 0
-
-    def test_room_that_comes_free_makes_it_forgotten_and_a_trial_does_not(self) -> None:
-        no_room, demand = busy_but_for().no_room, for_minutes(20)
-        no_room.record_search(demand, 500)
-        with no_room.trial("h100"):
-            no_room.forget("h100", NOON)
-            assert no_room.first_possible(demand) == 0
-        assert no_room.first_possible(demand) == 500
-        with no_room.trial("h100") as keep:
-            no_room.forget("h100", NOON)
+    def test_a_trial_takes_back_what_became_unknown_and_keeps_what_was_found(self) -> None:
+        state, demand = busy_but_for((30, 60)), for_minutes(31)
+        searched(state, demand)
+        with state.bounds.trial("h100"):
+            state.bounds.freed("h100", NOON)
+            assert not is_full(state, demand, 120)
+            searched(state, for_minutes(20, count=2))
+        assert is_full(state, demand, 120)
+        assert is_full(state, for_minutes(20, count=2), 120)
+        with state.bounds.trial("h100") as keep:
+            state.bounds.freed("h100", NOON)
             keep()
-        assert no_room.first_possible(demand) == 0
+        assert not is_full(state, demand, 120)
 
-    def test_a_search_for_cores_or_for_a_named_node_says_nothing_of_others(self) -> None:
-        no_room = busy_but_for().no_room
-        no_room.record_search(replace(for_minutes(20), cores=1_000), 500)
-        no_room.record_search(replace(for_minutes(20), pin=("n1",)), 500)
-        assert no_room.first_possible(for_minutes(20)) == 0
+    def test_what_is_known_of_a_stretch_is_known_of_its_parts(self) -> None:
+        state = searched(busy_but_for(), for_minutes(20))
+        state.all.gpus["h100"].add((whole("n1-0"),), NOON + 7 * MINUTE, NOON + 9 * MINUTE)
+        assert is_full(state, for_minutes(20), 120)
+
+    def test_a_search_for_a_named_node_says_nothing_of_others(self) -> None:
+        state = busy_but_for()
+        searched(state, replace(for_minutes(20), pin=("n2",)))
+        assert not is_full(state, for_minutes(20), 120)
 
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -125,22 +131,28 @@ NEVER = int(np.iinfo(np.int64).max)
 def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     """The plan without any shortcut."""
     with patch.context() as without:
-        without.setattr(NoRoomCache, "is_full_until", lambda *_: False)
-        without.setattr(NoRoomCache, "first_possible", lambda *_: 0)
+        without.setattr(RoomBounds, "may_have_room", lambda _, __, starts, *___: starts >= 0)
+        without.setattr(RoomSearch, "_with_room", every_start)
+        without.setattr(RoomSearch, "_is_held_room", lambda *_: False)
+        without.setattr(Columns, "is_quick", lambda *_: False)
         without.setattr(Quota, "has_plenty", lambda *_: False)
         without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
-        without.setattr(RoomAfterPauses, "may_be_enough", lambda *_: True)
+        without.setattr(RoomAfterPauses, "may_be_enough", lambda _, __, windows: [at for at, _ in windows])
         without.setattr(Quota, "lasting_allows", lambda *_: None)
         without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
+
+
+def every_start(state: CycleState, demand: Demand, first: int, last: int) -> Ints:
+    return state.starts_between(demand, first, last)
 
 
 @contextmanager
 def forgetting(state: CycleState, gpu_class: str) -> Iterator[Callable[[], None]]:
     """A trial after which nothing is known."""
     yield lambda: None
-    state.no_room.forget(gpu_class, state.now)
+    state.bounds.freed(gpu_class, state.now)
 
 
 def lives(seed: int, gpu_count: int, bookings: int) -> Iterator[Snapshot]:
@@ -264,16 +276,16 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     taken = dict.fromkeys(names, 0)
 
     def counted(name: str, really, is_taken):  # type: ignore[no-untyped-def]  # wraps anything
-        def call(*asked):  # type: ignore[no-untyped-def]
-            answer = really(*asked)
+        def call(*asked, **named):  # type: ignore[no-untyped-def]
+            answer = really(*asked, **named)
             taken[name] += is_taken(answer)
             return answer
 
         return call
 
-    full, before = NoRoomCache.is_full_until, NoRoomCache.first_possible
-    monkeypatch.setattr(NoRoomCache, "is_full_until", counted("full", full, bool))
-    monkeypatch.setattr(NoRoomCache, "first_possible", counted("searched", before, lambda at: at > NOON))
+    monkeypatch.setattr(RoomSearch, "is_full_until", counted("full", RoomSearch.is_full_until, bool))
+    fewer = counted("searched", RoomBounds.starts_between, lambda starts: not len(starts))
+    monkeypatch.setattr(RoomBounds, "starts_between", fewer)
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
     monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
     monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None))
@@ -282,7 +294,7 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
     near = counted("near", strategies._would_fit, lambda fits: not fits)
     monkeypatch.setattr(strategies, "_would_fit", near)
     for bound in ("_for_tenant", "_for_claim"):
-        hopeless = counted(bound, getattr(RoomAfterPauses, bound), lambda may: not may)
+        hopeless = counted(bound, getattr(RoomAfterPauses, bound), lambda last: last < 2 * NOON)
         monkeypatch.setattr(RoomAfterPauses, bound, hopeless)
     for site in (*lives(2, 48, 120), *crowded_lives(0.5)):
         solve(site, Policy(1))
@@ -295,7 +307,7 @@ def test_the_control_a_planned_start_that_is_said_to_be_at_its_earliest_is_not_m
     request = a_request(planned=a_planned_start(2 * HOUR, 1, whole("n1-0")))
     site = a_snapshot(request, fleet=gpus(1))
     assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
-    monkeypatch.setattr(NoRoomCache, "is_full_until", lambda *_: True)
+    monkeypatch.setattr(RoomSearch, "is_full_until", lambda *_, **__: True)
     assert [row.starts for row in solve(site, POLICY).waits] == [NOON + 2 * HOUR]
 
 
@@ -371,7 +383,7 @@ def test_the_next_use_of_each_gpu_is_followed_through_changes() -> None:
                 if grid.end(ends) > instant
             ]
             following = [min((at for c, at in busy if c == n), default=NEVER) for n in range(4)]
-            assert calendar.next_taken(instant).tolist() == following
+            assert calendar.following.after(instant).tolist() == following
 
 
 def test_what_is_taken_without_others_is_what_is_left_when_they_are_dropped() -> None:

@@ -1,4 +1,4 @@
-"""Which GPUs are idle in windows: read from the rows at first, then from bits that are kept."""
+"""When each GPU is taken next, from the begin of each stretch: kept through changes."""
 
 from random import Random
 
@@ -11,17 +11,17 @@ from solver.timeline.grid import Grid
 from tests.solver.builders import MODELS, gpus, whole
 
 
-def test_kept_bits_are_those_of_the_rows_after_any_changes() -> None:
+def test_the_next_use_from_each_stretch_is_that_of_the_rows_after_any_changes() -> None:
     chance = Random(4)  # noqa: S311  made-up windows
     pool = pools_of((*gpus(8), *gpus(5, node="n2")), MODELS)["h100"]
     calendar, nothing = GpuCalendar(pool, Grid(0, 10)), GpuCalendar(pool, Grid(0, 10))
-    columns = pool.eligible(None)
     taken: list[tuple[tuple[Place, ...], int, int]] = []
 
     def check() -> None:
         starts = np.array(sorted(chance.sample(range(1_000), 5)), dtype=np.int64)
         seconds = chance.randint(1, 200)
-        idle = np.unpackbits(calendar.idle(starts, seconds, columns), axis=1, count=len(pool))
+        ends = calendar.grid.ends(starts + seconds)
+        idle = calendar.following.after_rows(calendar.steps.rows_at(starts)) >= ends[:, None]
         assert (idle == (calendar.busy(starts, seconds) == 0)).all()
 
     for _ in range(300):
