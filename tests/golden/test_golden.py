@@ -27,6 +27,7 @@ FIELDS_LEFT_OUT = {
     "Move.reasons": "All moves of one cycle have the same one.",
     "Plan.dropped": "A pause is dropped only where the rules have a fault.",
     "Plan.format": "All plans are written in the format of today.",
+    "Policy.parts": "A part of all classes is compared with the whole policy in random worlds.",
     "Tier.borrow": "A cycle reads it from its policy.",
 }
 
