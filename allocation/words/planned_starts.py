@@ -4,9 +4,9 @@ its reader's zone."""
 from django.utils.translation import gettext_lazy
 
 _MOVERS = {
-    "firm": gettext_lazy("No other booking can make the start later."),
-    "guaranteed": gettext_lazy("Only your own organisation's work can make the start later."),
-    "expected": gettext_lazy("It is borrowed; stronger claims go first."),
+    "firm": gettext_lazy("No other booking could delay this."),
+    "guaranteed": gettext_lazy("Only bookings of your own organisation could delay this."),
+    "expected": gettext_lazy("On borrowed GPUs: bookings of their owners go first."),
 }
 
 

@@ -224,7 +224,7 @@ DRAG = """(bar, [finger, x, y, by]) => {
 
 
 def test_dragging_a_booking_shows_what_the_new_time_costs(page: Page, running: Site) -> None:
-    page.goto(running.tenant("timeline?span=3d"))
+    page.goto(running.tenant("timeline?span=3d&open=gpu-a1-01,gpu-a2-01,gpu-b1-01,gpu-c1-01"))
     expect(page.locator("[data-live-text]")).to_have_text("Live")
     x, y, link = page.evaluate(MOVABLE)
     page.mouse.move(x, y)
@@ -251,7 +251,7 @@ def test_dragging_a_booking_shows_what_the_new_time_costs(page: Page, running: S
     expect(page.get_by_role("button", name="Show price and start")).to_be_visible()
 
     # A click still follows the link.
-    page.goto(running.tenant("timeline?span=3d"))
+    page.goto(running.tenant("timeline?span=3d&open=gpu-a1-01,gpu-a2-01,gpu-b1-01,gpu-c1-01"))
     x, y, link = page.evaluate(MOVABLE)
     page.mouse.click(x, y)
     page.wait_for_url(re.compile(rf"{re.escape(link)}$"))

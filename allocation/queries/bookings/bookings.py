@@ -13,7 +13,7 @@ from allocation.queries.bookings.money.projects import quota_of
 from allocation.queries.bookings.timelines.rows import SLOTS
 from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.queries.fleet.fleet import host_limits_text
-from allocation.rules.states import State
+from allocation.rules.states import OPEN, State
 from billing.queries import BudgetFigures, budgets_figures
 from billing.rules import UNITS_PER_GPU, Period
 from tenants.access import Actor
@@ -75,6 +75,12 @@ def own_bookings_waiting(actor: Actor, *, count: int) -> list[Booking]:
     """The reader's own waiting bookings, by planned start."""
     states = GROUPS["waiting"]
     return list(_own(actor).filter(state__in=states).order_by("planned_starts", "id")[:count])
+
+
+def own_bookings_between(actor: Actor, starts: datetime, ends: datetime, *, count: int) -> list[Booking]:
+    """The reader's own open bookings that run, or are planned to run, in the window, by start."""
+    rows = _own(actor).filter(state__in=OPEN, planned_starts__lt=ends, planned_ends__gt=starts)
+    return list(rows.order_by("planned_starts", "id")[:count])
 
 
 def own_bookings_failed(actor: Actor, *, since: datetime) -> list[Booking]:

@@ -136,7 +136,7 @@ def request_words(approval: Approval, ctx: PageContext) -> RequestWords:
     briefing = briefing_of(approval, ctx.now, is_system=True)
     effect = effect_seen(None, briefing.effect)
     start = _start(effect, approval.booking, ctx)
-    more = [f"Approved now, it starts {start}."] if start else []
+    more = [f"{start}."] if start else []
     if effect is not None:
         more.append(f"{'; '.join(_others(effect))}.")
     if briefing.alternative is not None:
@@ -211,19 +211,21 @@ def _card(
 
 
 def _start(effect: Effect | None, booking: Booking, ctx: PageContext) -> str:
-    """`today 14:00, held until 13:45`: what an approval now would give. What is held is the place
-    that the booking's page and REST name, which can be later: `today 14:00, today 18:00 is held
-    until 13:45`."""
+    """`If approved by 13:45: starts today 14:00`: what an approval would give. The place that is kept is the
+    one that the booking's page and REST name, which can be later."""
     if effect is None:
         return ""
     if effect.starts is None:
-        return "No start yet"
+        return "If approved now: no start can be planned yet"
     words = moment_words(effect.starts, ctx.zone, ctx.now)
     held, until = booking.planned_starts, booking.place_until
     if held is not None and until is not None and until > ctx.now:
-        named = "" if held == effect.starts else f"{moment_words(held, ctx.zone, ctx.now)} is "
-        return f"{words}, {named}held until {moment_words(until, ctx.zone, ctx.now)}"
-    return f"{words}, not held"
+        by = moment_words(until, ctx.zone, ctx.now)
+        if held == effect.starts:
+            return f"If approved by {by}: starts {words}"
+        kept = moment_words(held, ctx.zone, ctx.now)
+        return f"If approved now: starts {words}; a place {kept} is kept until {by}"
+    return f"If approved now: starts {words}; no place is kept for it"
 
 
 def _others(effect: Effect | None) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from allocation.web.bookings.booking_pages import booking_row, booking_rows, pag
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.request_panel.panel import EXAMPLES
 from allocation.web.bookings.waitlist import offer_cards
+from allocation.web.home.own_week import own_week
 from allocation.web.home.personal_steps import personal_steps
 from allocation.web.home.steps import Step, with_next
 from billing.queries import BudgetFigures
@@ -61,6 +62,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "to_decide": approvals_to_decide(actor, now).count(),
         "notices": notices_context(actor, ctx),
         "offers": offer_cards(actor, ctx),
+        "week": own_week(actor, now),
         "parts": home_parts(actor),
     }
     return render(request, "allocation/home.html", context)

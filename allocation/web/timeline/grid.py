@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from allocation.queries.bookings.timelines.rows import (
     SLOTS,
@@ -35,6 +35,8 @@ MOST_WAITED = 3
 """Of so many stretches a heading says how many wait for them."""
 MOST_ROWS_OPEN = 48
 """Maximum number of rows that are open by default."""
+CLOSED_FROM = timedelta(days=3)
+"""From this length on every node is closed by default."""
 
 
 def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
@@ -63,6 +65,9 @@ def _gangs(timeline: Timeline) -> Counter[GangKey]:
 def _open_nodes(timeline: Timeline, look: ViewOptions) -> frozenset[str]:
     if look.open_nodes is not None:
         return look.open_nodes
+    if look.span.zoom.length >= CLOSED_FROM:
+        # Over several days the numbers of whole nodes say where there is room.
+        return frozenset()
     nodes = [node for group in timeline.groups for node in group.nodes]
     own = sorted((node for node in nodes if node.has_own), key=lambda node: _own_start(node, look))
     chosen: set[str] = set()

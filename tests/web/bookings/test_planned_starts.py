@@ -89,13 +89,13 @@ def shown(client: Client, url: str) -> str:
 @pytest.mark.parametrize(
     ("strength", "headline", "mover"),
     [
-        ("firm", "Starts ", "No other booking can make the start later."),
+        ("firm", "Starts ", "No other booking could delay this."),
         (
             "guaranteed",
             "Starts by ",
-            "Only your own organisation&#x27;s work can make the start later.",
+            "Only bookings of your own organisation could delay this.",
         ),
-        ("expected", "Expected ", "It is borrowed; stronger claims go first."),
+        ("expected", "Expected ", "On borrowed GPUs: bookings of their owners go first."),
     ],
 )
 def test_the_page_says_the_start_and_who_can_move_it(strength: str, headline: str, mover: str) -> None:

@@ -29,11 +29,15 @@ def asked(held: datetime | None, until: datetime | None) -> Booking:
 def test_a_card_says_both_starts_where_they_differ() -> None:
     soon, late, until = NOW + 2 * HOUR, NOW + 6 * HOUR, NOW + HOUR
     said = [
-        (Effect(soon), asked(soon, until), "today 14:00, held until today 13:00"),
-        (Effect(soon), asked(late, until), "today 14:00, today 18:00 is held until today 13:00"),
-        (Effect(soon), asked(late, NOW), "today 14:00, not held"),
-        (Effect(soon), asked(None, None), "today 14:00, not held"),
-        (Effect(None), asked(late, until), "No start yet"),
+        (Effect(soon), asked(soon, until), "If approved by today 13:00: starts today 14:00"),
+        (
+            Effect(soon),
+            asked(late, until),
+            "If approved now: starts today 14:00; a place today 18:00 is kept until today 13:00",
+        ),
+        (Effect(soon), asked(late, NOW), "If approved now: starts today 14:00; no place is kept for it"),
+        (Effect(soon), asked(None, None), "If approved now: starts today 14:00; no place is kept for it"),
+        (Effect(None), asked(late, until), "If approved now: no start can be planned yet"),
     ]
     for effect, booking, words in said:
         assert _start(effect, booking, CTX) == words
