@@ -239,3 +239,35 @@ class DemandSource:
 
 
 DEMAND_SOURCES: list[DemandSource] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Sprint:
+    """A sprint of a mapped board that has started, or closed. `actor` is the person whose bookings are
+    made for it; `reference` is its address, `ends` its planned end."""
+
+    actor: Any
+    project: Any
+    reference: str
+    name: str
+    ends: datetime | None
+    is_started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SprintAct:
+    """What a feature did for a sprint, in a sentence, and the issue that gets it as a comment, if any."""
+
+    sentence: str
+    issue: str = ""
+
+
+SprintActs: TypeAlias = Callable[[Sprint, datetime], SprintAct | None]
+
+SPRINT_ACTS: list[SprintActs] = []
+"""Each acts on a sprint in the caller's transaction, and refuses nothing."""
+
+
+def sprint_acts(sprint: Sprint, now: datetime) -> list[SprintAct]:
+    """Lets the features act on a sprint."""
+    return [found for act in SPRINT_ACTS if (found := act(sprint, now)) is not None]

@@ -149,9 +149,10 @@ def demo_run(demo: Demo) -> None:
         stores = stores_start(demo, secrets, supervisor)
         _step("preparing the database")
         roles_ensure(stores.admin, Passwords(secrets.owner, secrets.web, secrets.operators, secrets.system))
+        # The first sprint of the demo asks for its offers.
+        cloud = cloud_program(demo, secrets)
         owner = program_environment(demo, secrets, stores, "portal_owner")
         tokens = prepare(demo, owner)
-        cloud = cloud_program(demo, secrets)
         programs = portal_programs(demo, secrets, stores)
         _step("starting the portal")
         supervisor.start([program for program in programs if program.name != SOLVER_PROGRAM])

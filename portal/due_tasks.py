@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
-from allocation.features.capacity.turn import capacity_due
+from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.jira.models import JiraMessage
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
@@ -34,6 +34,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "allocation.publish": lambda _: nodes_unpublished(),
     "billing.guardrails": rungs_to_mark,
     "capacity.turn": capacity_due,
+    "burst": bookings_due,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
@@ -43,7 +44,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "resets": lambda _: PasswordReset.objects.all(),
 }
 # Another question of a task.
-_TASK_OF = {"resets": "mail.send"}
+_TASK_OF = {"resets": "mail.send", "burst": "capacity.turn"}
 ASKED = frozenset({_TICK, *_QUESTIONS} - _TASK_OF.keys())
 """The tasks that are sent only if there is something to do."""
 

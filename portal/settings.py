@@ -332,6 +332,7 @@ SPECTACULAR_SETTINGS = {
         "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "partial", "live", "retired"],
         "CapacityPlanStateEnum": ["proposed", "active", "ended", "cancelled", "refused"],
         "CapacitySourceEnum": ["person", "sprint", "backlog"],
+        "SprintRuleModeEnum": ["off", "propose", "rent"],
         "MachineStateEnum": [
             *("requested", "booting", "ready", "draining", "releasing", "released", "lost", "orphan"),
         ],

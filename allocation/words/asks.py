@@ -59,6 +59,8 @@ SENTENCES: dict[str, Promise] = {
     "ask_which_memory": gettext_lazy("Do you mean %(gigabytes)s GB of GPU memory or of host memory?"),
     "ask_workload": gettext_lazy("There is no kind of work called %(kind)s. Available: %(names)s."),
     "ask_profile": gettext_lazy("%(classes)s does not offer the slice %(profile)s."),
+    "ask_most_cost": gettext_lazy("Write an amount such as 60 or 60.50."),
+    "ask_may_burst": gettext_lazy("Give both: `may_burst` is true, and `most_cost` says how much."),
     "ask_share_of_one": gettext_lazy(
         "A share is a part of one GPU. It can't be combined with a count or a slice."
     ),

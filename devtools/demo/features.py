@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from uuid import UUID, uuid5
 
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
+from allocation.features.capacity.models import SprintRule
+from allocation.features.capacity.sprints import SprintRuleTerms, sprint_rule_set
 from allocation.features.jira.models import JiraConnection
 from allocation.features.jira.services import (
     JIRA,
@@ -22,6 +25,7 @@ from allocation.models import (
     Maintenance,
     Series,
 )
+from allocation.points import Sprint, sprint_acts
 from allocation.rules.approvals import Step
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.bookings.requests import BookingRequest
@@ -74,6 +78,8 @@ NOW_ASKED = (
     ("mara", FOLDING, "standard", "5 h100 nvlink 6h", "protein-fold-big"),
     ("tomas", WORDS, "standard", "4 a100 nvlink 10h", "distil-big"),
     ("mara", FOLDING, "standard", "2 h100 nvlink 30h", "protein-fold-long"),
+    # It waits for its project's quota, so the sprint rents a machine for it.
+    ("mara", FOLDING, "standard", "2 h100 25m", "protein-fold-sprint"),
 )
 
 
@@ -194,6 +200,24 @@ def jira_connected(now: datetime) -> None:
     )
     project_set(actor=actor, connection_id=connection.id, key="GPU", terms=project, now=now)
     webhook_enabled_set(actor=actor, webhook_id=connection.receiver_id, is_enabled=False, now=now, kind=JIRA)
+
+
+def sprint_begun(now: datetime) -> None:
+    """Lets sprints of protein folding rent, once, and starts one, as a message of Jira does."""
+    actor = person("jonas", "helix")
+    if SprintRule.objects.filter(tenant_id=actor.tenant_id).exists():
+        return
+    terms = SprintRuleTerms(mode="rent", gpu_class="h100", count=4, most_cost=Decimal(80), issue="GPU-1")
+    rule = sprint_rule_set(actor=actor, project="protein-folding", terms=terms, now=now)
+    sprint = Sprint(
+        actor=person("mara", "helix"),
+        project=rule.project,
+        reference="http://127.0.0.1:9/secure/GHGoToBoard.jspa?sprintId=12",
+        name="Sprint 12",
+        ends=now + timedelta(days=10),
+        is_started=True,
+    )
+    sprint_acts(sprint, now)
 
 
 def maintenance_planned(day: date, now: datetime) -> None:

@@ -26,6 +26,7 @@ from devtools.demo.features import (
     maintenance_planned,
     series_asked,
     service_account_made,
+    sprint_begun,
     webhook_made,
 )
 from devtools.demo.history import history_simulate
@@ -158,7 +159,7 @@ def _today(now: datetime, today: date) -> None:
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
     planned = partial(maintenance_planned, today + timedelta(days=2))
-    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected):
+    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected, sprint_begun):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

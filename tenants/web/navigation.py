@@ -71,6 +71,7 @@ TENANT_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Budgets", "budgets", "coin", "money cost spend alerts limits"),
             Page("Statements", "statements", "list", "bills invoices charges"),
             Page("Quotas", "quotas", "gauge", "limits guarantee share"),
+            Page("Rented GPUs", "capacity", "plus", "cloud burst machines sprints"),
             Page("People", "people", "people", "members roles leads admins invite projects"),
             Page("Log", "log", "log", "audit changes"),
             Page("Settings", "organisation", "gear", "organisation sign-on webhooks tokens"),
@@ -104,6 +105,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Moves", "compaction", "swap", "compaction relocation"),
             Page("Stops", "stops", "block", "freeze"),
             Page("Capacity", "capacity", "gauge", "demand report purchases"),
+            Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
         ),
     ),
     (

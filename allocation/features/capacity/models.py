@@ -219,3 +219,34 @@ class CapacitySpend(models.Model):
                 condition=Q(committed__gte=0, committed__lte=F("most")), name="capacity_spend_within_most"
             ),
         ]
+
+
+class SprintRule(models.Model):
+    """What sprints of a project rent beyond its own GPUs, and whether it is asked first."""
+
+    class Mode(models.TextChoices):
+        """What a started sprint leads to."""
+
+        OFF = "off", "Nothing"
+        PROPOSE = "propose", "A plan that a lead approves"
+        RENT = "rent", "A plan that is active"
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)
+    project = models.ForeignKey(Project, PROTECT, db_constraint=False, related_name="+", db_index=False)
+    mode = models.CharField(max_length=7, choices=Mode.choices)
+    gpu_class = models.ForeignKey(GpuClass, PROTECT)
+    gpus = models.PositiveSmallIntegerField()
+    most_cost = models.DecimalField(**MONEY, help_text="Of each sprint.")
+    issue = models.CharField(max_length=40, blank=True, help_text="It gets comments, such as GPU-1.")
+    changed = models.DateTimeField()
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project"], name="sprint_rule_once"),
+            models.CheckConstraint(
+                condition=Q(mode__in=("off", "propose", "rent")), name="sprint_rule_mode_known"
+            ),
+            models.CheckConstraint(condition=Q(gpus__gte=1, most_cost__gt=0), name="sprint_rule_has_bounds"),
+        ]

@@ -7,7 +7,12 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from allocation.features.capacity.models import CapacityMachine, CapacityPlan, CapacitySpend
+from allocation.features.capacity.models import (
+    CapacityMachine,
+    CapacityPlan,
+    CapacitySpend,
+    SprintRule,
+)
 from allocation.features.capacity.orphans import orphan_release
 from allocation.features.capacity.providers import offers, providers
 from allocation.features.capacity.rules import Offer
@@ -17,10 +22,12 @@ from allocation.features.capacity.services import (
     plan_cancel,
     plan_create,
     plans_visible,
+    project_may_plan,
 )
+from allocation.features.capacity.sprints import SprintRuleTerms, sprint_rule_set
 from allocation.rules.ask.words.times import duration_words
 from billing.rules import money_text
-from tenants.access import Actor, PlatformActor
+from tenants.access import Actor, PlatformActor, led_projects
 from tenants.models import Project, User
 from tenants.platform.errors import Refused
 from tenants.web.form_page import Act, form_page, operator_form_page
@@ -39,6 +46,7 @@ def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
         "plans": [_plan_shown(each, actor, now) for each in plans],
         "offers": [_offer_shown(each) for each in offers()],
         "may_plan": bool(_projects(actor)) and bool(offers()),
+        "led": [(slug, name) for slug, name in led_projects(actor)],
     }
 
 
@@ -87,6 +95,28 @@ def _classes(_: object) -> list[tuple[str, str]]:
 def _initial(actor: Actor) -> Mapping[str, Any]:
     until = timezone.localtime(timezone.now() + timedelta(hours=4))
     return {"count": 4, "until": until.strftime("%Y-%m-%dT%H:%M")}
+
+
+def _sprints_shown(actor: Actor, now: datetime, project: str) -> dict[str, Any]:
+    row = project_may_plan(actor, project)
+    plans = plans_visible(actor).filter(project=row, source=CapacityPlan.Source.SPRINT)
+    return {
+        "project": row,
+        "plans": [_plan_shown(each, actor, now) for each in plans.prefetch_related("machines")[:10]],
+    }
+
+
+def _sprint_initial(actor: Actor, project: str) -> Mapping[str, Any]:
+    rule = SprintRule.objects.filter(tenant_id=actor.tenant_id, project__slug=project).first()
+    if rule is None:
+        return {"mode": "propose", "count": 4}
+    return {
+        "mode": rule.mode,
+        "gpu_class": rule.gpu_class_id,
+        "count": rule.gpus,
+        "most_cost": f"{rule.most_cost:.2f}",
+        "issue": rule.issue,
+    }
 
 
 def _made(plan: CapacityPlan) -> str:
@@ -152,6 +182,20 @@ urlpatterns = [
         ),
         Act("approve", plan_approve, "The plan is active.", key="plan"),
         Act("cancel", plan_cancel, "The plan is cancelled.", key="plan"),
+    ),
+    form_page(
+        "capacity/sprints/<slug:project>",
+        "capacity-sprints",
+        "capacity/sprints.html",
+        _sprints_shown,
+        Act(
+            "set",
+            sprint_rule_set,
+            "Sprints that start from now on follow the rule.",
+            terms=SprintRuleTerms,
+            choices={"mode": lambda _: SprintRule.Mode.choices, "gpu_class": _classes},
+            initial=_sprint_initial,
+        ),
     ),
     operator_form_page(
         "machines",

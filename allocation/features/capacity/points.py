@@ -2,14 +2,18 @@
 
 from django.utils.translation import gettext_lazy
 
+from allocation.features.capacity.burst import burst_advice
 from allocation.features.capacity.metrics import capacity_metrics
+from allocation.features.capacity.sprints import sprint_act
 from allocation.features.capacity.tasks import capacity_turn_run
-from allocation.points import METRICS
+from allocation.points import METRICS, QUOTE_ADVICE, SPRINT_ACTS
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 
 __all__ = ["capacity_turn_run"]
 METRICS.append(capacity_metrics)
+SPRINT_ACTS.append(sprint_act)
+QUOTE_ADVICE.append(burst_advice)
 sentences_add(
     {
         "providers_invalid": gettext_lazy("The file of providers can't be read: %(error)s."),
@@ -19,6 +23,12 @@ sentences_add(
             "The first paid period costs %(least)s. Allow at least so much."
         ),
         "too_many_plans": gettext_lazy("The project has %(most)s open plans already. Cancel one first."),
+        "sprint_mode": gettext_lazy("Choose off, propose or rent."),
+        "sprint_issue": gettext_lazy("Write the key of an issue, such as GPU-1."),
+        "burst_advice": gettext_lazy(
+            "Own GPUs: %(own)s. A rented machine: in %(lead)s, for %(cost)s at most."
+        ),
+        "burst_too_little": gettext_lazy("A machine for it costs %(cost)s, which is more than it may cost."),
         "plan_over": gettext_lazy("This plan is over."),
         "capacity_leads": gettext_lazy("Only leads and admins decide plans of capacity."),
         "machine_of_plan": gettext_lazy("A plan has this machine. Cancel the plan instead."),
@@ -30,5 +40,7 @@ sentences_add(
 ACTIONS["capacity_plan.made"] = "planned to rent GPUs for {object}"
 ACTIONS["capacity_plan.approved"] = "approved renting GPUs for {object}"
 ACTIONS["capacity_plan.cancelled"] = "cancelled renting GPUs for {object}"
+ACTIONS["sprint_rule.set"] = "set what sprints of {object} rent"
+NAMED_BY["sprint_rule"] = ("project",)
 ACTIONS["machine.released"] = "gave back the machine {object}"
 NAMED_BY["capacity_plan"] = ("project",)

@@ -9,7 +9,8 @@ from django.db.models import Q, QuerySet
 
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.money import paid_longer
-from allocation.features.capacity.providers import Provider
+from allocation.features.capacity.providers import Provider, offers
+from allocation.features.capacity.rules import Offer, best_offer
 from allocation.models import Booking
 from allocation.rules.ask import count_asked
 from allocation.rules.states import OPEN, PLANNED_TIMES, State
@@ -36,7 +37,10 @@ def gpus_wanted(plan: CapacityPlan, now: datetime) -> int:
     is_first = plan.source == plan.Source.PERSON and not plan.machines.exists()
     if is_first:
         return plan.gpus
-    waiting = sum(count_asked(each.ask) for each in candidates(plan, now))
+    known = offers()
+    waiting = sum(
+        count_asked(each.ask) for each in candidates(plan, now) if _is_affordable(each, plan, known)
+    )
     free = there - gpus_taken(plan)
     coming = sum(
         each.gpus
@@ -45,6 +49,13 @@ def gpus_wanted(plan: CapacityPlan, now: datetime) -> int:
         )
     )
     return min(max(0, waiting - free), plan.gpus - there - coming)
+
+
+def _is_affordable(row: Booking, plan: CapacityPlan, known: list[Offer]) -> bool:
+    """Whether the money of the plan is enough for machines that a booking would use alone."""
+    length = row.duration_seconds + 2 * AROUND.total_seconds()
+    offer = best_offer(known, plan.gpu_class_id, count_asked(row.ask), length)
+    return offer is not None and offer.cost(length) * offer.machines_for(count_asked(row.ask)) <= plan.left
 
 
 def gpus_taken(plan: CapacityPlan) -> int:

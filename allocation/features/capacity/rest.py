@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from allocation.features.capacity.models import CapacityMachine, CapacityPlan
+from allocation.features.capacity.models import CapacityMachine, CapacityPlan, SprintRule
 from allocation.features.capacity.orphans import orphan_release
 from allocation.features.capacity.providers import offers
 from allocation.features.capacity.rules import Offer
@@ -19,6 +19,7 @@ from allocation.features.capacity.services import (
     plan_one,
     plans_visible,
 )
+from allocation.features.capacity.sprints import SprintRuleTerms, sprint_rule_of, sprint_rule_set
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
@@ -93,6 +94,19 @@ class PlanOut(serializers.Serializer[Any]):
     ended = serializers.DateTimeField(allow_null=True)
 
 
+class SprintRuleOut(serializers.Serializer[Any]):
+    """What each sprint of a project may rent."""
+
+    project = Slug()
+    mode = serializers.ChoiceField(SprintRule.Mode.values)
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    count = serializers.IntegerField(source="gpus")
+    most_cost = Money(max_digits=20)
+    issue = serializers.CharField()
+    changed = serializers.DateTimeField()
+    changed_by = Username()
+
+
 class PlanWithMachinesOut(PlanOut):
     """The same with its machines, the newest first."""
 
@@ -139,6 +153,23 @@ def cancel_capacity_plan(call: ApiView, capacity_plan_id: UUID) -> CapacityPlan:
 def list_capacity_machines(call: ApiView) -> QuerySet[CapacityMachine]:
     """Lists the machines of your projects' plans."""
     return machines_visible(call.actor)
+
+
+@rest.get("projects/<slug:slug>/sprint-rule", "Read what sprints of a project rent", SprintRuleOut)
+def read_sprint_rule(call: ApiView, slug: str) -> SprintRule:
+    """Reads the rule of a project."""
+    return sprint_rule_of(call.actor, slug)
+
+
+@rest.put(
+    "projects/<slug:slug>/sprint-rule",
+    "Set what sprints of a project rent",
+    SprintRuleOut,
+    terms=SprintRuleTerms,
+)
+def set_sprint_rule(call: ApiView, terms: SprintRuleTerms, slug: str) -> SprintRule:
+    """A lead sets it. It acts on sprints of boards that Jira is mapped to, when they start and close."""
+    return sprint_rule_set(actor=call.actor, project=slug, terms=terms, now=call.now)
 
 
 @ops.list("platform-machines", "List all rented machines", MachineOut, order=("-requested", "-id"))

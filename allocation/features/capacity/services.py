@@ -1,5 +1,6 @@
 """Plans of capacity: asked for, approved, cancelled and ended."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
@@ -55,15 +56,28 @@ class PlanTerms:
     source: Source = term(says="What asks for it.", default="person")
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a plan is made for. `decided_by`: the lead whose rule decides it; a proposal waits for one."""
+
+    booking: Booking | None = None
+    reference: str = ""
+    decided_by: int | None = None
+    is_proposal: bool = False
+
+
+BY_PERSON = Cause()
+
+
 def plan_create(
     *,
     actor: Actor,
     terms: PlanTerms,
     now: datetime,
-    booking: Booking | None = None,
-    reference: str = "",
+    cause: Cause = BY_PERSON,
 ) -> CapacityPlan:
-    """Makes a plan. It is active if a lead makes it, or for a booking; else a lead approves it first.
+    """Makes a plan. It is active if a lead makes it or has decided it by a rule, or for a booking; else,
+    and as a proposal, it waits for a lead.
 
     Raises:
         Refused: `not_found`, `not_allowed`, `bad_until`, `no_offer`, `most_cost_too_little`,
@@ -75,7 +89,8 @@ def plan_create(
         raise invalid("bad_until", refusal_text("capacity_until", most=LONGEST.days), "until")
     offer = _offer_of(terms)
     _stop_check(project, terms.gpu_class, now)
-    is_active = booking is not None or actor.may_lead(project.id)
+    is_decided = cause.booking is not None or cause.decided_by is not None
+    is_active = is_decided or (actor.may_lead(project.id) and not cause.is_proposal)
     with transaction.atomic():
         _check_open(project)
         plan = CapacityPlan.objects.create(
@@ -89,13 +104,13 @@ def plan_create(
             most_cost=terms.most_cost,
             currency=offer.currency,
             source=terms.source,
-            booking=booking,
-            reference=reference,
+            booking=cause.booking,
+            reference=cause.reference,
             state=CapacityPlan.State.ACTIVE if is_active else CapacityPlan.State.PROPOSED,
             created=now,
             created_by_id=actor.user_id,
             made_with_id=actor.token_id,
-            decided_by_id=actor.user_id if is_active else None,
+            decided_by_id=(cause.decided_by or actor.user_id) if is_active else None,
         )
         if is_active:
             plan_hold(plan, now)
@@ -208,7 +223,7 @@ def _led(actor: Actor, plan_id: UUID) -> CapacityPlan:
 
 def project_may_plan(actor: Actor, slug: str) -> Project:
     """A project whose plans the actor leads. Raises Refused `not_found` or `not_allowed`."""
-    project = access_project(actor, slug, "project")
+    project = access_project(actor, slug)
     if not actor.may_lead(project.id):
         raise denied(refusal_text("capacity_leads"))
     return project

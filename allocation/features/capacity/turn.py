@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from allocation.features.capacity.acquiring import machines_plan, machines_request
+from allocation.features.capacity.burst import bookings_burst
 from allocation.features.capacity.cloud import Cloud
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.orphans import orphans_asked, orphans_note
@@ -27,6 +28,8 @@ from allocation.features.capacity.providers import (
 )
 from allocation.features.capacity.services import plans_end
 from allocation.features.capacity.watching import machine_watch, machines_give_back
+from allocation.models import Booking
+from allocation.rules.states import State
 from allocation.services.record.counters import counter_add
 from tenants.failures import FailureLog
 
@@ -37,8 +40,13 @@ QUEUE = "capacity"
 FAILED = "provider_failed:"
 
 
-def capacity_due(now: datetime) -> QuerySet[CapacityMachine] | QuerySet[CapacityPlan]:
-    """The rows for which a turn has something to do."""
+def bookings_due(now: datetime) -> QuerySet[Booking]:
+    """Waiting bookings that may burst."""
+    return Booking.objects.filter(state=State.QUEUED, pool="", ask__may_burst=True)
+
+
+def capacity_due(now: datetime) -> QuerySet[CapacityPlan]:
+    """The plans for which a turn has something to do."""
     open_plans = CapacityPlan.objects.filter(Q(state=CapacityPlan.State.ACTIVE, starts__lte=now))
     with_machines = CapacityPlan.objects.filter(machines__state__in=CapacityMachine.OPEN)
     return (open_plans | with_machines).distinct()
@@ -75,6 +83,7 @@ def _turn(now: datetime, open_provider: Callable[[Provider], Machines]) -> None:
             opened[provider.name] = open_provider(provider)
         return opened[provider.name]
 
+    bookings_burst(now)
     machines_plan(now)
     listed = _listed(by_name, at)
     machines_request(at, by_name, listed, now)

@@ -18,6 +18,7 @@ from allocation.features.jira.intake import TASK, said_of
 from allocation.features.jira.models import JiraConnection, JiraMessage, JiraProject
 from allocation.features.jira.rules import BadMessage, Said, issue_url, request_text, sprint_url
 from allocation.models import Approval, Booking, BookingChange
+from allocation.points import Sprint, sprint_acts
 from allocation.rules.ask import MAX_TEXT_LENGTH
 from allocation.rules.states import OPEN
 from allocation.services.bookings.approval.decisions import Decision, Verdict, approval_decide
@@ -106,11 +107,38 @@ def outcome_of(connection: JiraConnection, said: Said, now: datetime) -> Outcome
     if not connection.projects.filter(set_by_valid_token(now), id=mapping.id).exists():
         return Outcome(State.IGNORED, f"The token that mapped {mapping.key} has ended. Map it again.")
     try:
-        return _acted(connection, mapping, said, now)
+        outcome = _acted(connection, mapping, said, now)
     except BadMessage as fault:
-        return _refused(said, invalid("bad_message", coded_text(fault.text), "request"))
+        outcome = _refused(said, invalid("bad_message", coded_text(fault.text), "request"))
     except Refused as refusal:
-        return _refused(said, refusal)
+        outcome = _refused(said, refusal)
+    return outcome if said.kind == "issue" else _with_acts(outcome, connection, mapping, said, now)
+
+
+def _with_acts(
+    outcome: Outcome, connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime
+) -> Outcome:
+    """The outcome for a sprint, with what features did for it. They comment on issues of its project."""
+    try:
+        actor = _owner(connection, mapping)
+    except Refused:
+        return outcome
+    ends = said.fields.get("ends", "")
+    sprint = Sprint(
+        actor=actor,
+        project=mapping.project,
+        reference=sprint_url(connection.receiver.url, said.subject[7:]),
+        name=said.fields.get("name", ""),
+        ends=datetime.fromisoformat(ends) if ends else None,
+        is_started=said.kind == "sprint_started",
+    )
+    acts = sprint_acts(sprint, now)
+    for act in acts:
+        if act.issue.rpartition("-")[0] == mapping.key:
+            comment_queue(connection, act.issue, act.sentence, now)
+    state = State.DONE if acts else outcome.state
+    answer = " ".join([outcome.answer, *(act.sentence for act in acts)])
+    return Outcome(state, answer, outcome.booking, outcome.comment)
 
 
 def _acted(connection: JiraConnection, mapping: JiraProject, said: Said, now: datetime) -> Outcome:

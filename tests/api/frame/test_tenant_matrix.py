@@ -108,6 +108,7 @@ JIRA_SITE = {
     "token": "x",
 }
 BODIES: dict[str, Any] = {
+    "sprint-rule": {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"},
     "jira/<uuid:connection_id>/projects": {
         "project": "folding",
         "owner": "mara",

@@ -40,7 +40,7 @@ _SPACES = "\t\u00a0\u202f"
 GRAMMAR = r"""
 start: part*
 ?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
-     | together | workload | tier | project | cheapest | place
+     | together | workload | tier | project | cheapest | burst | place
      | duration | coming | asap | anytime | in_time | plain | hours | overnight
      | earliest | begin | until | deadline | window | between | whole_day | whole_span
      | repeat | rrule | times | array | parallel | noise
@@ -60,6 +60,7 @@ workload: WORKLOAD
 tier: TIER
 project: PROJECT
 cheapest: CHEAPEST
+burst: BURST
 place: PLACE
 
 duration: LENGTH
@@ -89,7 +90,7 @@ parallel: PARALLEL
 noise: NOISE | AND
 
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
-%declare WORKLOAD TIER PROJECT CHEAPEST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
+%declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
 %declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN MONTH
 %declare DAYEND WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
 """
@@ -232,6 +233,7 @@ def _parsed(reading: Reading) -> Parsed:
         cores=values.get("cores", 0),
         memory=values.get("memory", 0),
         pin=values.get("pin", ()),
+        most_cost=values.get("most_cost"),
         tier=values.get("tier"),
         project=values.get("project"),
         cheapest="cheapest" in values,

@@ -13,6 +13,7 @@ from allocation.rules.ask.line.tokens import names_key, place_names
 from allocation.rules.ask.words.document import (
     WHOLE_SHARE,
     Together,
+    cost_of,
     count_of,
     host_resource_of,
     pin_of,
@@ -202,6 +203,16 @@ def read_project(reading: Reading, tokens: Sequence[Token]) -> None:
 def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `cheapest`: the lowest price among the options."""
     reading.set_value("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
+
+
+def read_burst(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `may burst up to EUR 60`: machines may be rented for it for so much."""
+    span = span_of(*tokens)
+    amount = re.findall(r"\d+(?:\.\d+)?", str(tokens[0]))[-1]
+    try:
+        reading.set_value("most_cost", cost_of(amount), f"may burst up to {amount}", span)
+    except AskError as error:
+        reading.add_problem(error.code, error.text, span)
 
 
 def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
@@ -403,6 +414,7 @@ SHAPE_RULES: dict[str, Rule] = {
     "tier": read_tier,
     "project": read_project,
     "cheapest": read_cheapest,
+    "burst": read_burst,
     "place": read_place,
     "array": read_array,
     "parallel": read_parallel,

@@ -184,6 +184,11 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*\d{1,4}\s*gi?b?|\d{1,4}\s*gi?b?\s*\+|"
         r"\d{1,4}\s*gi?b?\s+or\s+more|\d{1,4}\s*gi?b?)",
     ),
+    (
+        "BURST",
+        r"(?:may|can)\s+burst\s+(?:up\s+to|for(?:\s+at\s+most)?|at\s+most)\s+"
+        r"(?:eur\s*|usd\s*|gbp\s*|[€$£]\s*)?\d{1,7}(?:\.\d{1,2})?(?:\s*(?:eur|usd|gbp|[€$£])(?![a-z]))?",
+    ),
     ("CLOCK", CLOCK),
     ("XNUM", rf"[x*]\s*{_NUM}|(?<=\w):\d{{1,3}}"),
     ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z])|\d{{1,6}}x"),

@@ -102,4 +102,6 @@ def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> 
     if ask.workload is not None:
         parts.append(f"kind:{ask.workload}")
     parts += pin_text(ask.pin)
+    if ask.most_cost is not None:
+        parts.append(f"may burst up to {ask.most_cost:f}")
     return " ".join(parts)

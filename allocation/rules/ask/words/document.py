@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal, cast
 
 from allocation.errors import AskError
@@ -29,6 +30,7 @@ _DURATION = re.compile(
 )
 _SECONDS = (604_800, 86_400, 3_600, 60, 1)
 _YEARS = range(2000, 2200)
+_COST = re.compile(r"[0-9]{1,7}(\.[0-9]{1,2})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class AskDocument:
     is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
     as `node/index`. A mixed request has further `groups`, each on a class of its own; the fields
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
+    With `most_cost` machines may be rented for it for so much, if it would wait.
     """
 
     count: int
@@ -77,6 +80,12 @@ class AskDocument:
     workload: str | None = None
     pin: tuple[str, ...] = ()
     groups: tuple[AskGroup, ...] = ()
+    most_cost: Decimal | None = None
+
+    @property
+    def may_burst(self) -> bool:
+        """Whether machines may be rented for it, for at most `most_cost`."""
+        return self.most_cost is not None
 
     @property
     def every_group(self) -> tuple[AskGroup, ...]:
@@ -123,15 +132,16 @@ class AskDocument:
         if not isinstance(data, Mapping):
             raise AskError("not_an_object", coded("ask_object"), "ask")
         for name in data:
-            if name not in _READERS:
+            if name not in _READERS and name not in ("may_burst", "most_cost"):
                 raise AskError("unknown_field", coded("ask_field"), str(name)[:64])
         data = _with_first_group(data)
+        most_cost, data = _burst_read(data)
         for name in ("classes", "duration"):
             if name not in data:
                 raise AskError("missing_field", coded("ask_required", name=name), name)
         values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
         values |= {name: _READERS[name](value, name) for name, value in data.items()}
-        document = cls(**values)
+        document = cls(**values, most_cost=most_cost)
         document.check_share()
         document.check_window()
         return document
@@ -156,7 +166,7 @@ class AskDocument:
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form. `from_json` returns the same document."""
-        names = (each.name for each in fields(self) if each.name not in ("pin", "groups"))
+        names = (each.name for each in fields(self) if each.name not in ("pin", "groups", "most_cost"))
         plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
@@ -165,6 +175,8 @@ class AskDocument:
         plain |= {"pin": list(self.pin)} if self.pin else {}
         if self.groups:
             plain["groups"] = [asdict(each) for each in self.every_group]
+        if self.most_cost is not None:
+            plain |= {"may_burst": True, "most_cost": format(self.most_cost, "f")}
         return plain
 
 
@@ -195,6 +207,27 @@ def _with_first_group(data: Mapping[Any, Any]) -> Mapping[Any, Any]:
             why = coded("ask_field_not_in_groups", name=name)
             raise AskError("not_in_groups", why, name)
     return {**data, **row, "groups": others}
+
+
+def cost_of(value: object) -> Decimal:
+    """An amount with at most two places, above 0. Raises AskError."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not _COST.fullmatch(text) or not Decimal(text):
+        raise AskError("bad_amount", coded("ask_most_cost"), "most_cost")
+    return Decimal(text)
+
+
+def _burst_read(data: Mapping[Any, Any]) -> tuple[Decimal | None, Mapping[Any, Any]]:
+    """What machines may cost that are rented for it, and the other fields. Raises AskError."""
+    rest = {name: value for name, value in data.items() if name not in ("may_burst", "most_cost")}
+    may, most = data.get("may_burst", False), data.get("most_cost")
+    if not isinstance(may, bool):
+        raise AskError("not_a_truth", coded("ask_may_burst"), "may_burst")
+    if not may and most is None:
+        return None, rest
+    if not may or most is None:
+        raise AskError("missing_field", coded("ask_may_burst"), "most_cost" if may else "may_burst")
+    return cost_of(most), rest
 
 
 def time_text(moment: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 
 from allocation.errors import AskError
 from allocation.rules.ask.words.document import AskDocument, AskGroup, Together, duration_of
@@ -101,6 +102,7 @@ class Parsed:
     workload: str | None = None
     repeat: Recurrence | None = None
     pin: tuple[str, ...] = ()
+    most_cost: Decimal | None = None
     tier: str | None = None
     project: str | None = None
     cheapest: bool = False
@@ -171,6 +173,7 @@ class Parsed:
             memory=self.memory,
             workload=self.workload,
             pin=self.pin,
+            most_cost=self.most_cost,
             groups=self.groups,
         )
         document.check_share()

@@ -138,6 +138,7 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = N
         deadline=parsed.deadline if parsed.starts is None else None,
         workload=fields.workload or None,
         pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
+        most_cost=parsed.most_cost,
     )
     if more is not None:
         ask = _with_groups(ask, more)
