@@ -94,7 +94,7 @@ class NextTaken:
     def _append(self, instants: Ints, following: Ints) -> None:
         known, rows = len(self._row), len(self._row) + len(instants)
         if rows > len(self._next):
-            more = np.zeros((max(rows, 2 * known) - known, self._next.shape[1]), dtype=np.int64)
+            more = np.zeros((rows + _FIRST_ROWS - known, self._next.shape[1]), dtype=np.int64)
             self._next = np.concatenate([self._next[:known], more])
         self._next[known:rows] = following
         self._row.update(zip(instants.tolist(), range(known, rows), strict=True))
