@@ -56,8 +56,12 @@ def demand_store(now: datetime) -> int:
 
 
 def gpus_of_classes() -> dict[str, int]:
-    """The GPUs of each class that has some."""
-    rows = Gpu.objects.filter(gpu_class__isnull=False).values_list("gpu_class_id").annotate(Count("id"))
+    """The GPUs of the site of each class that has some; rented ones are of one project alone."""
+    rows = (
+        Gpu.objects.filter(gpu_class__isnull=False, node__pool="")
+        .values_list("gpu_class_id")
+        .annotate(Count("id"))
+    )
     return dict(rows.order_by("gpu_class_id"))
 
 

@@ -7,6 +7,19 @@ import pytest
 
 from allocation.features.capacity.rules import Offer, best_offer, paid_seconds
 from allocation.rules.pools import class_of, is_pooled, pooled
+from allocation.services.plans.pools import plan_of_classes
+from solver import solve
+from tests.solver.builders import (
+    HOUR,
+    NOON,
+    POLICY,
+    a_held,
+    a_limit,
+    a_request,
+    a_snapshot,
+    an_ask,
+    gpus,
+)
 
 OFFER = Offer(
     "cloud", "big", "h100", 8, Decimal(24), "EUR", 60, 3600, 600, "z", interruptible=False, size="s"
@@ -35,3 +48,19 @@ def test_a_pool_is_in_the_name_of_a_class_and_can_be_taken_out() -> None:
     assert (pooled("h100", ""), pooled("h100", "plan-1")) == ("h100", "h100@plan-1")
     assert (class_of("h100@plan-1"), class_of("h100")) == ("h100", "h100")
     assert (is_pooled("h100@plan-1"), is_pooled("h100")) == (True, False)
+
+
+def test_nobody_else_is_planned_on_a_pool_and_no_quota_counts_it() -> None:
+    """The site's own two GPUs are taken, and the project may use one."""
+    name = pooled("h100", "plan-1")
+    own, rented = gpus(2), gpus(4, name, node="cloud-1", rack="cloud")
+    held = tuple(a_held(each.id, ends=20 * HOUR) for each in own)
+    limits = (a_limit("lab", 1), a_limit("other", 2), a_limit("folding", 1, parent="lab"))
+    others = a_request("others", an_ask(2), tenant="other", project="else", priority=90)
+    asked = (others, a_request("first", an_ask(3, name)), a_request("second", an_ask(3, name)))
+    plan = plan_of_classes(solve(a_snapshot(*asked, fleet=(*own, *rented), held=held, limits=limits), POLICY))
+    (assigned,) = plan.assigns
+    assert (assigned.booking, assigned.gpu_class) == ("first", "h100")
+    assert {place.gpu for place in assigned.places} <= {each.id for each in rented}
+    waits = {each.booking: (each.gpu_class, each.starts - NOON) for each in plan.waits}
+    assert waits == {"second": ("h100", HOUR), "others": ("h100", 20 * HOUR)}
