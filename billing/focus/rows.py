@@ -128,7 +128,7 @@ def _row(part: _Part) -> dict[str, object]:
         "BillingCurrency": line.currency,
         "ChargeCategory": "Purchase" if line.fee else "Usage",
         "ChargeClass": "Correction" if line.is_correction else None,
-        "ChargeDescription": line.note or f"{what} of {line.booking}",
+        "ChargeDescription": line.note or (f"{what} of {line.booking}" if line.booking else what),
         "ChargeFrequency": "One-Time" if line.fee else "Usage-Based",
         "ChargePeriodStart": midnight(min(line.day, line.at.astimezone(UTC).date())),
         "ChargePeriodEnd": _midnight_after(line.at),

@@ -11,11 +11,13 @@ from django.db import IntegrityError, transaction
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan, CapacitySpend
 from allocation.features.capacity.services import PlanTerms, plan_approve, plan_cancel, plan_create
 from allocation.models import Allocation, Booking, Gpu, Node
+from allocation.queries.bookings.money.statements import StatementOf, statement_lines
 from allocation.rules.pools import pooled
 from allocation.rules.states import State
 from allocation.services.snapshot.hardware import gpus_read
 from allocation.services.snapshot.snapshot import requests_of
 from billing.queries import reference_totals
+from billing.rules import month_of
 from tenants.access import Actor
 from tenants.models import Role
 from tenants.platform.errors import Refused
@@ -88,6 +90,13 @@ def money(lab: Lab, plan: CapacityPlan) -> tuple[Decimal, Decimal]:
         return reference_totals(tenant_id=lab.tenant_id, reference=plan.id)
 
 
+def charged(lab: Lab) -> list[tuple[str, Decimal, str, str]]:
+    """The lines of the organisation's statement: fee, amount, project, booking."""
+    with tenant_tx(lab.tenant_id):
+        lines = list(statement_lines(StatementOf(lab.tenant_id, month_of(NOW.date()))))
+    return [(each.fee, each.exact, each.project, each.booking) for each in lines]
+
+
 def came(cloud: FakeCloud, lab: Lab, lead: Actor, **terms: Any) -> tuple[CapacityPlan, CapacityMachine]:  # noqa: ANN401
     """A plan with a machine that is ready."""
     plan = planned(lab, lead, **terms)
@@ -145,6 +154,7 @@ def test_a_machine_joins_serves_its_project_alone_and_goes_back(
     # The machine cost 12, of which the booking paid 5.
     assert (fresh(plan).committed, fresh(plan).charged) == (Decimal(12), Decimal(7))
     assert money(lab, plan) == (Decimal(48), Decimal(7))
+    assert charged(lab) == [("burst", Decimal(7), lab.project.slug, "")]
     turned(cloud, NOW + 8 * HOUR)
     assert (fresh(plan).state, money(lab, plan)) == ("ended", (Decimal(0), Decimal(7)))
 
