@@ -71,6 +71,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
         ("heatmap", "/t/helix/heatmap"),
+        ("capacity", "/t/helix/capacity"),
+        ("capacity-sprints", "/t/helix/capacity/sprints/protein-folding"),
         ("overview", "/t/helix/overview"),
         ("workloads", "/t/helix/workloads"),
         ("workload", "/t/helix/workloads/language-models/docking"),
@@ -109,6 +111,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-insights", "/ops/insights?by=tenant"),
         ("ops-capacity", "/ops/capacity"),
         ("ops-clusters", "/ops/clusters"),
+        ("ops-machines", "/ops/machines"),
         ("ops-overview", "/ops/overview"),
         ("ops-node", "/ops/fleet/gpu-a1-01"),
         ("ops-node-maintenance", "/ops/fleet/gpu-c1-01"),

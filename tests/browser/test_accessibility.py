@@ -68,6 +68,7 @@ SAME_MARKUP = {"timeline-3d", "timeline-2w", "book-month", "book-later"}
 """Pictures of pages whose markup differs from another one's only in its dates."""
 SEEDED = {
     "bookings": "booking",
+    "ops-booking": "booking",
     "series": "series",
     "decision": "decision",
     "budget": "budget",
@@ -208,7 +209,7 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
 def test_every_page_is_looked_at() -> None:
     addresses = [address for role in ("nobody", *PAGES) for _, address in _pages(role)]
     plain = {resolve(urlsplit(each).path).view_name for each in addresses if each[0] == "/"}
-    seeded = {*SEEDED.values(), "ops-decision", "ops-maintenance-change"}
+    seeded = {*SEEDED.values(), "ops-decision", "ops-maintenance-change", "ops-booking"}
     assert _named() - NO_PAGES - plain - seeded - WITH_QUESTIONS == set()
 
 

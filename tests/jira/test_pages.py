@@ -53,7 +53,7 @@ def browser(site: Site, who: str) -> Client:
 
 def test_an_admin_connects_maps_tries_and_deletes(site: Site) -> None:
     admin = browser(site, "admin")
-    assert BASE in admin.get("/t/helix/settings").content.decode()
+    assert BASE in admin.get("/t/helix/organisation").content.decode()
     assert "No connections yet" in admin.get(BASE).content.decode()
     made = admin.post(BASE, CREATE).content.decode()
     assert re.search(r"whsec_[A-Za-z0-9+/=]{44}", made)

@@ -30,7 +30,7 @@ def the_hook() -> "PolicyHook":
 
 def test_an_admin_makes_tries_and_deletes_one(hooked: Hooked) -> None:
     admin = signed_in(hooked, "admin")
-    assert BASE in admin.get("/t/helix/settings").content.decode()
+    assert BASE in admin.get("/t/helix/organisation").content.decode()
     assert "can&#x27;t be undone" in admin.post(BASE, {"act": "delete"}).content.decode()
     gone = admin.post(BASE, {"act": "delete", "sure": "1"}, follow=True).content.decode()
     assert "Send test" not in gone

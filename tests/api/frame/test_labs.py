@@ -289,7 +289,7 @@ def test_a_lab_has_a_cap_of_gpu_hours_for_its_projects_together(site: Site) -> N
     long = {"project": "folding", "tier": "standard", "request": "2 h100 for 1h"}
     answer = said(site.researcher.post("bookings", long))
     assert (answer["code"], answer["ask_for_more"]) == ("gpu_hours", None)
-    assert answer["detail"].startswith("The lab Physics may have 1 GPU-hours of H100 80 GB in any 7 days")
+    assert answer["detail"].startswith("The lab Physics may have 1 GPU-hour of H100 80 GB in any 7 days")
     short = {**long, "request": "1 h100 for 10m"}
     with as_system():
         (cap,) = rules_read(timezone.now())["caps"]
