@@ -7,7 +7,7 @@ from allocation.services.policy.policies import policy_values
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
-from tests.web.operator_sites import NODE, my_draft
+from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
 
 _WINDOW = {
@@ -56,7 +56,28 @@ _RUNG = {"measure": "spent", "percent": 80, "action": "notify", "audience": "adm
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()}
 
+_ACCOUNT_OF = {"account": "physics", "project": "helix/folding"}
+_TYPE_OF = {"type": "", "gpu_class": "h100"}
+_JOBS = {
+    "jobs": [{name: each if isinstance(each, str | int) else each.isoformat() for name, each in JOB.items()}]
+}
+
 ACTS: dict[str, Act] = {
+    "ops/clusters/<slug:slug> account": Act(
+        "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
+    ),
+    "ops/clusters/<slug:slug> type": Act("cluster.type_assigned", "cluster", _TYPE_OF, sites.observed),
+    "put api/v1/clusters/<slug:slug>/accounts": Act(
+        "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
+    ),
+    "put api/v1/clusters/<slug:slug>/types": Act(
+        "cluster.type_assigned", "cluster", _TYPE_OF, sites.observed
+    ),
+    "post api/v1/clusters/<slug:slug>/jobs": Act("cluster.observed", "cluster", _JOBS, has_before=False),
+    "ops/machines release": Act("machine.released", "machine", made=sites.orphaned, has_before=False),
+    "post api/v1/platform-machines/<uuid:machine_id>/release": Act(
+        "machine.released", "machine", made=sites.orphaned, has_before=False
+    ),
     "ops/fleet/<slug:name>/drain": Act("node.drained", "node", {"reason": "fans"}),
     "ops/fleet/<slug:name>/ready": Act("node.approved", "node", made=sites.drained),
     "ops/fleet/<slug:name>/revoke": Act("node.locked_out", "node", made=sites.enrolled),

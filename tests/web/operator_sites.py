@@ -7,6 +7,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from allocation.features.capacity.models import CapacityMachine
+from allocation.features.clusters.services import JobsTerms, JobTerms, jobs_keep
 from allocation.features.policy_lab.shadows import ShadowTerms, shadow_begin
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask
 from allocation.models import (
@@ -54,11 +56,33 @@ from tests.roles import as_owner
 NODE = "gpu-a1-01"
 
 Values = dict[str, Any]
+_BEGUN = timezone.now() - 2 * HOUR
+JOB: Values = {
+    "number": "1",
+    "gpus": 1,
+    "account": "physics",
+    "state": "RUNNING",
+    "submitted": _BEGUN,
+    "eligible": _BEGUN,
+}
 
 
 def drafted(site: Site) -> Values:
     draft = policy_draft(document={"grid": 600}, now=timezone.now())
     return {"number": draft.number}
+
+
+def observed(site: Site) -> Values:
+    jobs_keep(actor=None, slug="main", terms=JobsTerms(jobs=[JobTerms(**JOB)]), now=timezone.now())
+    return {"slug": "main"}
+
+
+def orphaned(site: Site) -> Values:
+    now = timezone.now()
+    row = CapacityMachine.objects.create(
+        provider="cloud", name="m-1", provider_id="1", state="orphan", requested=now, came=now
+    )
+    return {"machine_id": str(row.id), "machine": str(row.id)}
 
 
 def activating(site: Site) -> Values:

@@ -51,6 +51,8 @@ READING_COMMANDS = {
     "audit_verify",
     "decision_replay",
     "invariants",
+    # What other clusters ran: it changes nothing here.
+    "import_history",
     "reports_reader",
     "webhooks_sender",
 }
@@ -169,7 +171,9 @@ def _page_acts(site: Site) -> Iterator[str]:
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue
-        path = filled(route, PLACES | dict.fromkeys(("maintenance_id", "stop_id"), NO_ID) | draft, "x")
+        path = filled(
+            route, PLACES | dict.fromkeys(("maintenance_id", "stop_id", "booking_id"), NO_ID) | draft, "x"
+        )
         if "POST" not in client.generic("PATCH", path)["Allow"]:
             continue
         with transaction.atomic():

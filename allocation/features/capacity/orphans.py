@@ -73,7 +73,8 @@ def orphan_release(*, operator_id: int | None, machine_id: UUID, now: datetime) 
     if machine.state == State.ORPHAN and machine.asked is None:
         machine.asked = now
         machine.save(update_fields=["asked"])
-        platform_record(operator_id, "machine.released", ("machine", machine.name), now)
+        after = {"machine": machine.name}
+        platform_record(operator_id, "machine.released", ("machine", machine.name), now, after=after)
     return machine
 
 

@@ -36,13 +36,15 @@ class JobTerms:
     """A job with GPUs of one type; one with several types is listed once for each."""
 
     number: str = term(says="Its number in the cluster.", max_length=64)
-    gpu_type: str = term(says="The cluster's name of the GPU, empty without one.", default="", max_length=64)
+    gpu_type: str = term(
+        says="The cluster's name of the GPU, empty without one.", default="", allow_blank=True, max_length=64
+    )
     gpus: int = term(min_value=1, max_value=1_000_000)
-    user: str = term(default="", max_length=64)
-    account: str = term(default="", max_length=64)
-    partition: str = term(default="", max_length=64)
+    user: str = term(default="", allow_blank=True, max_length=64)
+    account: str = term(default="", allow_blank=True, max_length=64)
+    partition: str = term(default="", allow_blank=True, max_length=64)
     state: str = term(says="In the cluster's words.", max_length=24)
-    nodes: str = term(default="", max_length=4_000)
+    nodes: str = term(default="", allow_blank=True, max_length=4_000)
     submitted: datetime = term()
     eligible: datetime = term(says="From when on it could start.")
     started: datetime | None = term(default=None)
@@ -61,11 +63,12 @@ class JobsTerms:
 class AccountTerms:
     """Whose work the jobs of an account are."""
 
-    account: str = term("Account", max_length=64)
+    account: str = term("Account", allow_blank=True, max_length=64)
     project: str = term(
         "Project",
         "Organisation and project, such as helix/vision; empty: nobody's.",
         default="",
+        allow_blank=True,
         max_length=100,
     )
 
@@ -74,8 +77,8 @@ class AccountTerms:
 class TypeTerms:
     """Which class a cluster's type of GPU is."""
 
-    type: str = term("Type", default="", max_length=64)
-    gpu_class: str = term("GPU class", default="", says="Empty: none.", max_length=40)
+    type: str = term("Type", default="", allow_blank=True, max_length=64)
+    gpu_class: str = term("GPU class", default="", says="Empty: none.", allow_blank=True, max_length=40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ def jobs_keep(*, actor: PlatformActor | None, slug: str, terms: JobsTerms, now: 
         slug=slug, defaults={"created": now, "read_at": now}
     )
     if is_new:
-        platform_record(actor.user_id if actor else None, "cluster.observed", ("cluster", slug), now)
+        operator = actor.user_id if actor else None
+        platform_record(operator, "cluster.observed", ("cluster", slug), now, after={"cluster": slug})
     ObservedCluster.objects.filter(slug=slug, read_at__lt=now).update(read_at=now)
     accounts = _accounts(cluster, {job.account for job in terms.jobs})
     types = _types(cluster, {job.gpu_type for job in terms.jobs})

@@ -96,6 +96,20 @@ def test_a_record_that_cannot_be_is_refused_and_nothing_is_kept(
     assert said(site.operator.get("clusters"))["items"] == []
 
 
+def test_a_cluster_without_types_and_accounts_is_kept_too(site: Site) -> None:
+    """Empty names are names: a class and a project can be assigned to them."""
+    found = sent(site, a_job(an_hour() - 5 * HOUR, gpu_type="", account="", user="", nodes=""))
+    assert found == {"jobs": 1, "types": [""], "accounts": [""]}
+    assert said(site.operator.put("clusters/main/types", {"type": "", "gpu_class": "h100"})) == {
+        "type": "",
+        "gpu_class": "h100",
+    }
+    assigned = said(site.operator.put("clusters/main/accounts", {"account": "", "project": "helix/folding"}))
+    assert assigned == {"account": "", "project": "helix/folding"}
+    taken_back = said(site.operator.put("clusters/main/accounts", {"account": "", "project": ""}))
+    assert taken_back == {"account": "", "project": ""}
+
+
 def test_jobs_count_in_the_hours_of_forecasts_when_their_type_is_a_class(site: Site) -> None:
     """Two GPUs from 0:30 to 2:30, of a type that gets its class later: hours are counted again then."""
     now = an_hour()

@@ -316,7 +316,7 @@ def test_an_admin_sets_it_up_on_the_page(provider: Provider) -> None:
     admin = a_tenant_admin(tenant)
     site = Site(tenant, a_project(tenant, "folding"), admin, browser)
     browser.force_login(admin.user)
-    assert site.page in browser.get("/t/helix/settings").content.decode()
+    assert site.page in browser.get("/t/helix/organisation").content.decode()
     form = {"act": "save", "issuer": provider.issuer, "client_id": "portal"}
     assert "Enter the client secret" in browser.post(site.page, form).content.decode()
     assert browser.post(site.page, {**form, "secret": SECRET}).status_code == 302
