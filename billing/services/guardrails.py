@@ -12,11 +12,10 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from billing.access import people_of
-from billing.models import Budget, Guardrail
+from billing.models import Budget, BudgetAlert, Guardrail
 from billing.platform_limits import platform_rungs, platform_stopped
 from billing.queries import OWNERS, BudgetFigures, budget_figures_of, reached
 from billing.rules import midnight, period_text
-from billing.services.alert_history import alert_begin, alert_end
 from billing.services.holding.shares import BudgetShare
 from billing.services.holding.shortages import RAISERS, budget_subject
 from billing.words import refusal_text
@@ -428,3 +427,32 @@ def _stopped(rung: Guardrail, budget: Budget, effect: BudgetFigures, own: Decima
             "share": f"{share:.2f}",
         },
     )
+
+
+def alert_begin(rung: Guardrail, figures: BudgetFigures, people: Sequence[int], now: datetime) -> None:
+    """Writes that the rung was reached. The database refuses a second row until it was left."""
+    BudgetAlert.objects.create(
+        tenant_id=rung.tenant_id,
+        budget_id=rung.budget_id,
+        measure=rung.measure,
+        percent=rung.percent,
+        action=rung.action,
+        audience=rung.audience,
+        people=list(people),
+        reached_at=now,
+        amount=figures.amount,
+        spent=figures.spent,
+        held=figures.held,
+        forecast=figures.forecast,
+    )
+
+
+def alert_end(rung: Guardrail, now: datetime) -> None:
+    """Writes that the rung was left, or removed."""
+    BudgetAlert.objects.filter(
+        budget_id=rung.budget_id,
+        measure=rung.measure,
+        percent=rung.percent,
+        action=rung.action,
+        cleared_at=None,
+    ).update(cleared_at=now)

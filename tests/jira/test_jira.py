@@ -5,7 +5,7 @@ import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,6 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from allocation import points
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
 from allocation.features.jira.calls import COMMENT
 from allocation.features.jira.dry_run import JiraDryRunTerms, dry_run
@@ -26,7 +25,6 @@ from allocation.features.jira.services import (
     connection_change,
 )
 from allocation.models import Approval, Booking
-from allocation.points import Sprint, SprintAct
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
@@ -255,39 +253,6 @@ def test_sprints_book_for_their_board_and_end_their_bookings(cloud: Connected) -
         ("done", f"Ended {booking.label}."),
         ("ignored", "A later message about it was acted on before."),
     ]
-
-
-def test_what_features_do_for_a_sprint_is_answered_and_commented_in_its_project(
-    cloud: Connected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    acted: list[Sprint] = []
-
-    def act(sprint: Sprint, _: datetime) -> SprintAct:
-        acted.append(sprint)
-        # A rule can name an issue of another project, which gets nothing.
-        return SprintAct("Something was rented.", "GPU-7" if sprint.is_started else "OTHER-1")
-
-    monkeypatch.setattr(points, "SPRINT_ACTS", [act])
-    # What the site's own GPUs can't serve does not keep a feature from acting.
-    cloud.map(board=3, sprint_request="500 h100 {remaining}")
-    ends = timezone.now() + timedelta(hours=5)
-    cloud.send(sprint_of("sprint_started", 12, ms(30), ends.isoformat()))
-    cloud.send(sprint_of("sprint_closed", 12, ms(20), ends.isoformat()))
-    processed()
-    started, closed = acted
-    assert (started.is_started, closed.is_started) == (True, False)
-    assert (started.reference, started.name) == (
-        f"{cloud.jira.url}/secure/GHGoToBoard.jspa?sprintId=12",
-        "Sprint 12",
-    )
-    assert started.actor.may_book(started.project.id)
-    assert [(state, text.endswith("Something was rented.")) for state, text in cloud.answers()] == [
-        ("done", True),
-        ("done", True),
-    ]
-    with as_system():
-        queued = WebhookDelivery.objects.filter(type=COMMENT).values_list("content__issue", flat=True)
-        assert list(queued) == ["GPU-7"]
 
 
 def commented(connected: Connected) -> Booking:

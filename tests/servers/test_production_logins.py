@@ -44,6 +44,7 @@ from tests.services.plant import a_plant
 from tests.services.publish.test_live_socket import a_page, signed_in
 from tests.services.webhook_receiver import a_receiver
 from tests.web import operator_sites
+from tests.wire.test_sacct import HEAD, line
 
 pytestmark = pytest.mark.turn
 OURS = ("allocation", "billing", "tenants", "portal")
@@ -67,6 +68,7 @@ RUNS: Mapping[str, Run] = {
     "operator_token": Run(OWNER, (("--username", "omar", "--tenant", "helix"),)),
     "archive": Run(OWNER, (("--to", "{folder}/archive"),)),
     "policy": Run(SYSTEM, ((), ("grid=600", *BY), ("grid=", *BY))),
+    "import_history": Run(SYSTEM, (("--slurm", "{folder}/jobs"),)),
     "policy_trial": Run(SYSTEM, (("--candidate", "1", "--days", "2", *BY), ("--work",))),
     "enrol_token": Run(SYSTEM, (("--node", "gpu-z9-01", *BY),)),
     "rotate_key": Run(SYSTEM, (("--node", "{node}", *BY),)),
@@ -144,6 +146,7 @@ def a_full_site(settings: Settings) -> Iterator[Site]:
 
 def test_no_command_fails_with_its_login(real_db: Servers, settings: Settings, tmp_path: Path) -> None:
     tmp_path.joinpath("site.toml").write_text(SITE, "utf-8")
+    tmp_path.joinpath("jobs").write_text(f"{HEAD}\n{line()}\n", "utf-8")
     with a_full_site(settings) as site, as_system():
         cycle_run(timezone.now())
         operator_sites.enrolled(site)

@@ -69,8 +69,8 @@ class MachineOut(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
-class PlanOut(serializers.Serializer[Any]):
-    """A project's plan to rent GPUs, for at most so much money."""
+class PlanFields(serializers.Serializer[Any]):
+    """What is shown of a plan, without its `source`, which is a name of serializers."""
 
     id = serializers.UUIDField()
     project = Slug()
@@ -82,7 +82,6 @@ class PlanOut(serializers.Serializer[Any]):
     committed = Money(max_digits=20, help_text="What its machines cost until the end of their paid periods.")
     charged = Money(max_digits=20, help_text="What they cost beyond what bookings on them paid.")
     currency = serializers.CharField()
-    source = serializers.ChoiceField(CapacityPlan.Source.values)  # type: ignore[assignment]
     booking = serializers.CharField(
         source="booking.label", default=None, allow_null=True, help_text="The only booking that it is for."
     )
@@ -107,10 +106,14 @@ class SprintRuleOut(serializers.Serializer[Any]):
     changed_by = Username()
 
 
-class PlanWithMachinesOut(PlanOut):
-    """The same with its machines, the newest first."""
-
-    machines = MachineOut(many=True, source="machines.all")
+_SOURCE = {"source": serializers.ChoiceField(CapacityPlan.Source.values)}
+_DOC = {"__doc__": "A project's plan to rent GPUs, for at most so much money."}
+_WITH = {
+    "__doc__": "The same with its machines, the newest first.",
+    "machines": MachineOut(many=True, source="machines.all"),
+}
+PlanOut: type[PlanFields] = type("PlanOut", (PlanFields,), _SOURCE | _DOC)
+PlanWithMachinesOut: type[PlanFields] = type("PlanWithMachinesOut", (PlanFields,), _SOURCE | _WITH)
 
 
 @rest.list("capacity/offers", "List what providers offer", OfferOut)

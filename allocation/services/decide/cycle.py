@@ -3,17 +3,14 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import IntegrityError, OperationalError, connection, transaction
 
-from allocation.models import (
-    Decision,
-    PolicyVersion,
-    SolverState,
-)
+from allocation.models import Decision, PolicyVersion, SolverState
 from allocation.queries.fleet.portal_modes import decisions_frozen
+from allocation.rules.pools import class_of, is_pooled
 from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import approvals_expire
 from allocation.services.bookings.change.calendar_cuts import calendar_cut
@@ -49,7 +46,6 @@ from allocation.services.plans.kept_places import (
 )
 from allocation.services.plans.pauses import emptied_gpus_hand_over, more_time_answer
 from allocation.services.plans.plan_diff import changes_of
-from allocation.services.plans.pools import plan_of_classes
 from allocation.services.plans.restraints import restraints_apply
 from allocation.services.plans.transactions import plan_apply
 from allocation.services.policy.activations import activations_carry_out
@@ -386,3 +382,20 @@ def _lead() -> tuple[int, int]:
         cursor.execute(_LEAD)
         term, withheld = cursor.fetchone()
         return term, withheld
+
+
+def plan_of_classes(plan: Plan) -> Plan:
+    """The same plan with the classes of the catalogue."""
+    classes = {
+        *(each.gpu_class for each in plan.assigns),
+        *(each.gpu_class for each in plan.waits),
+        *(each.gpu_class for each in plan.moves),
+    }
+    if not any(map(is_pooled, classes)):
+        return plan
+    return replace(
+        plan,
+        assigns=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.assigns),
+        waits=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.waits),
+        moves=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.moves),
+    )

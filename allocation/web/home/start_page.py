@@ -1,6 +1,8 @@
 """The start page of a tenant: bookings, budgets and the request field."""
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
 
@@ -10,29 +12,32 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.models import Booking
 from allocation.points import home_parts
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.bookings import (
     budgets_in_force,
+    own_bookings_between,
     own_bookings_failed,
     own_bookings_next,
     own_bookings_waiting,
 )
 from allocation.queries.fleet.setup import TenantSetup, tenant_setup_of
+from allocation.rules.states import RUNNING
 from allocation.web.bookings.booking_pages import booking_row, booking_rows, page_context
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.request_panel.panel import EXAMPLES
 from allocation.web.bookings.waitlist import offer_cards
-from allocation.web.home.own_week import own_week
 from allocation.web.home.personal_steps import personal_steps
 from allocation.web.home.steps import Step, with_next
+from allocation.web.parts.times import clock
 from billing.queries import BudgetFigures
 from billing.rules import money_text
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.queries import received_invitations
-from tenants.web.frame import tenant_page
+from tenants.web.frame import tenant_page, zone_of
 from tenants.web.sessions import credential_of
 
 NEXT = 5
@@ -148,3 +153,84 @@ def _quota(base: str, *, is_given: bool) -> Step:
 
 
 urlpatterns = [path("t/<slug:tenant>/", home_page, name="home")]
+
+
+DAYS = 7
+MOST_OF_A_DAY = 3
+MOST_READ = 60
+
+
+@dataclass(frozen=True, slots=True)
+class WeekBooking:
+    """A booking on a day: from when on that day, and whether the start is only planned."""
+
+    label: str
+    title: str
+    words: str
+    is_running: bool
+    is_planned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WeekDay:
+    """A day of the strip; `more` bookings are not shown."""
+
+    day: date
+    name: str
+    bookings: tuple[WeekBooking, ...]
+    more: int
+
+
+def own_week(actor: Actor, now: datetime) -> tuple[WeekDay, ...]:
+    """Returns the seven days from today in the reader's zone; none without a booking in them."""
+    zone = zone_of(actor.time_zone)
+    first = now.astimezone(zone).date()
+    starts, ends = _midnight(first, zone), _midnight(first + timedelta(days=DAYS), zone)
+    found = own_bookings_between(actor, max(starts, now), ends, count=MOST_READ)
+    if not found:
+        return ()
+    days = [first + timedelta(days=each) for each in range(DAYS)]
+    return tuple(_day(each, days[0], found, zone) for each in days)
+
+
+def _day(day: date, today: date, bookings: Sequence[Booking], zone: tzinfo) -> WeekDay:
+    begins, ends = _midnight(day, zone), _midnight(day + timedelta(days=1), zone)
+    here = [each for each in bookings if _starts(each) < ends and _ends(each) > begins]
+    shown = tuple(_booking(each, begins, ends, zone) for each in here[:MOST_OF_A_DAY])
+    name = "Today" if day == today else f"{day:%a} {day.day} {day:%b}"
+    return WeekDay(day, name, shown, len(here) - len(shown))
+
+
+def _booking(booking: Booking, begins: datetime, ends: datetime, zone: tzinfo) -> WeekBooking:
+    """The booking with its hours on the day: `14:00 – 18:00`, `until 09:00`, `all day`."""
+    is_from, is_to = _starts(booking) >= begins, _ends(booking) <= ends
+    first, last = clock(_starts(booking), zone), clock(_ends(booking), zone)
+    if is_from and is_to:
+        words = f"{first} – {last}"
+    elif is_from:
+        words = f"from {first}"
+    else:
+        words = f"until {last}" if is_to else "all day"
+    return WeekBooking(
+        booking.label,
+        booking.name or booking.label,
+        words,
+        booking.state in RUNNING,
+        booking.is_unplanned or booking.planned_strength == "expected",
+    )
+
+
+def _starts(booking: Booking) -> datetime:
+    if booking.planned_starts is None:
+        raise ValueError("a booking without a planned start has no place in a week")
+    return booking.planned_starts
+
+
+def _ends(booking: Booking) -> datetime:
+    if booking.planned_ends is None:
+        raise ValueError("a booking without a planned end has no place in a week")
+    return booking.planned_ends
+
+
+def _midnight(day: date, zone: tzinfo) -> datetime:
+    return datetime.combine(day, time(), zone)

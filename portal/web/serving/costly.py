@@ -26,9 +26,8 @@ from portal.api.problems import API
 from portal.traffic import answer_count, costly_count, traffic_add
 from portal.web.measured import surface_of
 from portal.web.policy import fixed_headers
-from portal.web.serving.gate import MOST_EACH, Full, Gate
+from portal.web.serving.gate import MOST_EACH, Full, Gate, SharedPlaces
 from portal.web.serving.persons import Persons
-from portal.web.serving.shared_places import SharedPlaces
 from portal.web.serving.workers import Complete, NoWorker, Workers
 from portal.words import refusal_text
 from tenants.platform.costly import Costly, costly_of

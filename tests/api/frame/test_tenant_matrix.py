@@ -53,9 +53,7 @@ OPEN = {
     "policy/trials/<uuid:trial_id>",
     "policy/trials/<uuid:trial_id>/cancel",
     "policy/versions/<int:number>/difference/<int:against>",
-    "clusters/<slug:slug>/jobs",
-    "clusters/<slug:slug>/accounts",
-    "clusters/<slug:slug>/types",
+    *(f"clusters/<slug:slug>/{noun}" for noun in ("jobs", "accounts", "types")),
     "fleet/nodes/<slug:name>",
     "fleet/nodes/<slug:name>/drain",
     "fleet/nodes/<slug:name>/ready",
@@ -107,6 +105,7 @@ JIRA_SITE = {
     "flavour": "data_center",
     "token": "x",
 }
+_PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
 BODIES: dict[str, Any] = {
     "sprint-rule": {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"},
     "jira/<uuid:connection_id>/projects": {
@@ -152,13 +151,7 @@ BODIES: dict[str, Any] = {
     "/progress": {"step": 1},
     "/workload": {"name": "fold"},
     "calendars": {"what": "mine"},
-    "capacity/plans": {
-        "project": "folding",
-        "gpu_class": "h100",
-        "count": 1,
-        "until": "2030-01-01T00:00:00Z",
-        "most_cost": "5",
-    },
+    "capacity/plans": _PLAN | {"until": "2030-01-01T00:00:00Z", "most_cost": "5"},
     "stand-ins": {"person": "vera", "until": "2030-01-01T00:00:00Z"},
     "acceptances": {"user": "mara", "day": "2026-01-01"},
     "approve": {"hash": "0" * 64},

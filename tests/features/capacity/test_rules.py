@@ -7,7 +7,7 @@ import pytest
 
 from allocation.features.capacity.rules import Offer, best_offer, paid_seconds
 from allocation.rules.pools import class_of, is_pooled, pooled
-from allocation.services.plans.pools import plan_of_classes
+from allocation.services.decide.cycle import plan_of_classes
 from solver import solve
 from tests.solver.builders import (
     HOUR,

@@ -9,9 +9,8 @@ from uuid import uuid4
 import pytest
 
 from devtools.launch.embedded import free_port
-from portal.web.serving import shared_places
-from portal.web.serving.gate import MOST_EACH, Full
-from portal.web.serving.shared_places import SharedPlaces
+from portal.web.serving import gate as shared_places
+from portal.web.serving.gate import MOST_EACH, Full, SharedPlaces
 
 Made = Callable[[str], SharedPlaces]
 

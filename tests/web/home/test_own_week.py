@@ -7,8 +7,8 @@ import pytest
 
 from allocation.models import Booking
 from allocation.rules.states import State
-from allocation.web.home import own_week as strip
-from allocation.web.home.own_week import own_week
+from allocation.web.home import start_page as strip
+from allocation.web.home.start_page import own_week
 from tests.web.frame.test_navigation import an_actor
 
 NOW = datetime(2026, 11, 29, 23, 30, tzinfo=UTC)
