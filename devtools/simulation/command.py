@@ -81,8 +81,7 @@ class Command(BaseCommand):
         rates = rates_now(now)
         results: dict[str, Result] = {}
         for name, strategy in strategies.items():
-            with gc_paused():
-                results[name] = strategy(site, arrivals, options["days"] * DAY, rates)
+            results[name] = strategy(site, arrivals, options["days"] * DAY, rates)
         first = results[names[0]]
         for line in _table(first) if len(results) == 1 else comparison(results):
             self.stdout.write(line)
@@ -105,7 +104,12 @@ def strategy_read(name: str) -> Strategy:
     if name != LIVE and not (name.isascii() and name.isdigit()):
         raise ValueError(f"There is no policy {name}. Known: numbers of versions, {', '.join(PEERS)}.")
     policy = policy_by_number(None if name == LIVE else int(name))
-    return lambda site, arrivals, seconds, rates: simulate(site, policy, arrivals, seconds, rates)
+
+    def played(site: Snapshot, arrivals: tuple[Request, ...], seconds: int, rates: Rates) -> Result:
+        with gc_paused():
+            return simulate(site, policy, arrivals, seconds, rates)
+
+    return played
 
 
 def comparison(results: Mapping[str, Result]) -> list[str]:

@@ -59,7 +59,7 @@ def test_the_live_site_is_looked_at_and_left_alone(plant: Plant, tmp_path: Path)
         assert not Allocation.objects.exists()
 
 
-@pytest.mark.parametrize("wrong", [{"demand": "lode=3"}, {"gpus": "h100"}, {"policy": 999}])
+@pytest.mark.parametrize("wrong", [{"demand": "lode=3"}, {"gpus": "h100"}, {"policy": ["999"]}])
 def test_what_it_does_not_understand_it_says(plant: Plant, tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(CommandError):
         simulated(tmp_path, **{"gpus": "h100=8", "days": 1, **wrong})

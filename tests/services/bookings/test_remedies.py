@@ -390,7 +390,7 @@ def test_notice_and_hours_of_a_tier_offer_a_start_that_both_allow(lab: Lab) -> N
     (starts,) = named(found, "starts")
     first = datetime.fromisoformat(starts).astimezone(ZoneInfo("Europe/Berlin"))
     assert (first.weekday(), first.hour) == (0, 8)
-    assert f"{first:%Y-%m-%d %H:%M} CET" in found.sentence, found.sentence
+    assert f"{first.day} {first:%b %H:%M} CET" in found.sentence, found.sentence
 
 
 def test_money_that_is_short_offers_what_it_is_enough_for(real_db: Servers) -> None:

@@ -34,7 +34,7 @@ def test_a_drained_budget_starts_nothing_until_its_share_is_lower(plant: Plant) 
         request = BookingRequest(lab.project.slug, "standard", an_ask(1))
         quote = quote_make(actor=lab.actor, request=request, now=plant.now)
     assert (quote.options, quote.waits) == ((), True)
-    assert "starts nothing now" in str(quote.blocking)
+    assert "nothing start now" in str(quote.blocking)
     waits = requested(plant, lab)
     assert fresh(waits).is_drained
     plant.later(5 * HOUR)

@@ -160,7 +160,7 @@ def test_what_is_broken_is_found_and_named(name: str, hall: Hall, real_db: Serve
         found = {violation.name for violation in invariants_check()}
         assert name in found
         output = StringIO()
-        with pytest.raises(CommandError, match="violations"):
+        with pytest.raises(CommandError, match="violation"):
             call_command("invariants", stdout=output)
         assert name in output.getvalue()
 

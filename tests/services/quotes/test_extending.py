@@ -93,7 +93,7 @@ def at_once(lab: Lab, gpu: Gpu) -> None:
         (None, (1, 2, 6, 24), ""),
         (in_the_way, (1, 1.5), TAKEN),
         (at_once, (), TAKEN),
-        (a_short_tier, (1, 1.5), "may last 3.5 h"),
+        (a_short_tier, (1, 1.5), "may last 3h 30m"),
         (a_full_quota, (1,), "in use or booked"),
         (no_money, (1, 2, 13 / 6), "is left in the budget"),
         (a_ladder, (), "takes no new bookings from 1 % on, and no longer ones"),
