@@ -21,7 +21,7 @@ from allocation.features.demand.model import (
 )
 from allocation.features.demand.models import DemandForecast, DemandHour, DemandKind
 from allocation.models import Gpu
-from allocation.queries.bookings.timelines.demand_hours import (
+from allocation.queries.bookings.money.demand_hours import (
     HOUR,
     booked_hours,
     first_request,

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Count
 
 from allocation.models import Gpu
-from allocation.queries.bookings.timelines.demand_hours import HOUR, in_use_hours, waited_hours
+from allocation.queries.bookings.money.demand_hours import HOUR, in_use_hours, waited_hours
 
 # A GPU is out of service while it is missing, its driver hangs, its node does not answer, or it is under
 # maintenance; times that overlap count once.
