@@ -99,7 +99,7 @@ CHECK_TEXTS = {
         "the node's own address"
     ),
     "fix_owners": gettext_noop(
-        "drain and remove it: see operator.md, “With Slurm or Kubernetes”; until then, no "
+        "drain and remove it: see guides/nodes.md, “With Slurm or Kubernetes”; until then, no "
         "unbooked process is ended"
     ),
     "fix_persistence": gettext_noop("start nvidia-persistenced"),

@@ -68,7 +68,7 @@ def migrations_missing() -> int:
     """The number of migrations of this version that the database lacks.
 
     Further migrations in the database belong to a newer version, which adds before it removes
-    (docs/operator.md, Upgrading).
+    (docs/guides/upgrade.md).
     """
     try:
         with connection.cursor() as cursor:

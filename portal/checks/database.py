@@ -166,7 +166,7 @@ def _migrations() -> Iterator[CheckMessage]:
     if fault := baseline_fault():
         yield Error(
             f"Other migrations made this database: {fault}.",
-            hint="Upgrade it first with the last version before the fold: docs/operator.md,"
+            hint="Upgrade it first with the last version before the fold: docs/guides/upgrade.md,"
             " Upgrading, From which versions.",
             id="portal.E114",
         )

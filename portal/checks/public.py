@@ -117,6 +117,6 @@ def _agents_link() -> Iterator[CheckMessage]:
     if parts.scheme == "redis" and parts.hostname not in LOOPBACK:
         yield Warning(
             "Nodes connect to their server without TLS: passwords of their accounts can be read in transit.",
-            hint="docs/operator.md, The agents' server: AGENTS_REDIS_PUBLIC_URL=rediss://…",
+            hint="docs/guides/nodes.md, The agents' server: AGENTS_REDIS_PUBLIC_URL=rediss://…",
             id="portal.W008",
         )

@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from allocation.services.nodes.redis_accounts import excess_rights
 
 STORES = {"REDIS_URL": "BROKER_REDIS_URL", "AGENTS_REDIS_URL": "AGENTS_REDIS_URL"}
-SETTINGS_HINT = "docs/operator.md, The agents' server, has the settings of both."
+SETTINGS_HINT = "docs/guides/nodes.md, The agents' server, has the settings of both."
 TIMEOUT_SECONDS = 3
 
 

@@ -16,7 +16,7 @@ class Command(Migrate):
             raise CommandError(
                 f"This database can't be upgraded by this version: {fault}. An earlier checkout"
                 " made it, before migrations were folded. Nothing was changed. Upgrade it"
-                " first with the last version before the fold: docs/operator.md, Upgrading,"
+                " first with the last version before the fold: docs/guides/upgrade.md,"
                 " From which versions."
             )
         super().handle(*args, **options)

@@ -1,6 +1,6 @@
 """From an empty database to the first active booking: `python -m tests.bench.live.first_site`.
 
-Follows the steps of docs/operator.md with a site file: roles, `migrate`, the portal's programs,
+Follows the steps of docs/guides/install.md with a site file: roles, `migrate`, the portal's programs,
 `bootstrap`, one simulated node, and a booking that the tenant's admin types in the browser. Prints
 JSON with the seconds of each step.
 """
