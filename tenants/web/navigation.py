@@ -106,6 +106,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Stops", "stops", "block", "freeze"),
             Page("Capacity", "capacity", "gauge", "demand report purchases"),
             Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
+            Page("Other clusters", "clusters", "chip", "slurm sacct import observe accounts"),
         ),
     ),
     (

@@ -186,6 +186,7 @@ def test_a_job_of_a_booking_is_compared_and_counts_once(site: Site) -> None:
     client.force_login(site.people["operator"])
     page = flat(client.get("/ops/clusters/main").content.decode())
     assert f"helix {row['booking']}" in page
+    assert page.count('href="/ops/clusters"') > 1  # above the title, and in the menu
     assert '<th scope="row">physics</th>' in page
 
 
