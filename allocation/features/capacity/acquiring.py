@@ -130,8 +130,7 @@ def machines_request(
 
 
 def _is_to_be_asked(machine: CapacityMachine, now: datetime) -> bool:
-    is_new = machine.asked is None
-    return is_new or (machine.asked is not None and now - machine.asked >= ASK_AGAIN_AFTER)
+    return machine.asked is None or now - machine.asked >= ASK_AGAIN_AFTER
 
 
 def _request(machine: CapacityMachine, provider: Provider, at: Machines, now: datetime) -> int:

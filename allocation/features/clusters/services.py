@@ -125,8 +125,24 @@ def jobs_keep(*, actor: PlatformActor | None, slug: str, terms: JobsTerms, now: 
     ObservedCluster.objects.filter(slug=slug, read_at__lt=now).update(read_at=now)
     accounts = _accounts(cluster, {job.account for job in terms.jobs})
     types = _types(cluster, {job.gpu_type for job in terms.jobs})
-    booked = _booked(terms.jobs, now)
-    # One statement can't change a row twice: the last record of a job counts.
+    rows = _rows(cluster, terms.jobs, accounts, types, now)
+    ObservedJob.objects.bulk_create(rows, update_conflicts=True, unique_fields=_KEY, update_fields=_CHANGING)
+    return Kept(
+        len(rows),
+        tuple(sorted(name for name, row in types.items() if row.gpu_class_id is None)),
+        tuple(sorted(name for name, row in accounts.items() if row.project_id is None)),
+    )
+
+
+def _rows(
+    cluster: ObservedCluster,
+    jobs: Sequence[JobTerms],
+    accounts: Mapping[str, ObservedAccount],
+    types: Mapping[str, ObservedType],
+    now: datetime,
+) -> list[ObservedJob]:
+    """The rows of jobs. One statement can't change a row twice: the last record of a job counts."""
+    booked = _booked(jobs, now)
     rows = {
         (job.number, job.submitted, job.gpu_type): ObservedJob(
             cluster=cluster,
@@ -149,16 +165,9 @@ def jobs_keep(*, actor: PlatformActor | None, slug: str, terms: JobsTerms, now: 
             is_booking=at in booked,
             read_at=now,
         )
-        for at, job in enumerate(terms.jobs, start=1)
+        for at, job in enumerate(jobs, start=1)
     }
-    ObservedJob.objects.bulk_create(
-        rows.values(), update_conflicts=True, unique_fields=_KEY, update_fields=_CHANGING
-    )
-    return Kept(
-        len(rows),
-        tuple(sorted(name for name, row in types.items() if row.gpu_class_id is None)),
-        tuple(sorted(name for name, row in accounts.items() if row.project_id is None)),
-    )
+    return list(rows.values())
 
 
 def account_assign(*, actor: PlatformActor, slug: str, terms: AccountTerms, now: datetime) -> ObservedAccount:
@@ -193,7 +202,7 @@ def type_assign(*, actor: PlatformActor, slug: str, terms: TypeTerms, now: datet
         raise missing("GPU type", "type")
     before, found.gpu_class = found.gpu_class_id, _class(terms.gpu_class)
     found.save(update_fields=["gpu_class"])
-    # As if they were read now, so that hours of demand are counted again.
+    # The time of reading makes the next forecast count their hours again.
     jobs = ObservedJob.objects.filter(cluster=slug, gpu_type=terms.type)
     jobs.update(gpu_class=found.gpu_class, read_at=now)
     _assigned(actor, "type", slug, (terms.type, before or "", terms.gpu_class), now)
