@@ -28,7 +28,7 @@ from allocation.features.capacity.sprints import SprintRuleTerms, sprint_rule_se
 from allocation.rules.ask.words.times import duration_words
 from billing.rules import money_text
 from tenants.access import Actor, PlatformActor, led_projects
-from tenants.models import Project, User
+from tenants.models import GpuClass, Project, User
 from tenants.platform.errors import Refused
 from tenants.web.form_page import Act, form_page, operator_form_page
 
@@ -89,7 +89,8 @@ def _projects(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _classes(_: object) -> list[tuple[str, str]]:
-    return [(name, name) for name in sorted({each.gpu_class for each in offers()})]
+    offered = {each.gpu_class for each in offers()}
+    return [(row.slug, row.label) for row in GpuClass.objects.filter(slug__in=offered).order_by("slug")]
 
 
 def _initial(actor: Actor) -> Mapping[str, Any]:
@@ -132,7 +133,9 @@ def operator_actor(operator: User) -> PlatformActor:
 
 def _ops_shown(actor: PlatformActor, now: datetime) -> dict[str, Any]:
     known, fault = _providers_shown(now)
-    machines: Iterable[CapacityMachine] = CapacityMachine.objects.select_related("plan__project", "tenant")
+    machines: Iterable[CapacityMachine] = CapacityMachine.objects.select_related(
+        "plan__project", "tenant", "gpu_class"
+    )
     return {
         "providers": known,
         "fault": fault,
