@@ -55,6 +55,15 @@ async function ask(by = '') {
   }
 }
 
+// The cookie lets the server draw the page as it was left.
+function fold(isFolded) {
+  const button = panel.querySelector('[data-panel-fold]');
+  if (!button) return;
+  panel.closest('.work').classList.toggle('folded', isFolded);
+  button.setAttribute('aria-expanded', String(!isFolded));
+  document.cookie = `panel=${isFolded ? 'folded' : 'open'};path=/;max-age=${365 * 24 * 3600};samesite=lax`;
+}
+
 // A refusal of the server itself, which is no panel: too much is asked at once, or changes wait.
 function isBusy(response) {
   return [429, 503].includes(response.status)
@@ -190,6 +199,11 @@ function start() {
     if (event.repeat || !('seen' in panel.dataset) || bookButton().disabled) return;
     event.target.form.requestSubmit(bookButton());
   });
+  const folding = panel.querySelector('[data-panel-fold]');
+  if (folding) {
+    folding.hidden = false;
+    folding.addEventListener('click', () => fold(!panel.closest('.work').classList.contains('folded')));
+  }
   panel.addEventListener('click', (event) => {
     const example = event.target.closest('[data-example]');
     if (!example && !event.target.closest('[data-again]')) return;
@@ -207,6 +221,7 @@ function start() {
     confirm(event.target);
   });
   document.addEventListener('ask:text', (event) => {
+    fold(false);
     field().value = event.detail.text;
     stale();
     if (event.detail.isDone) askAndOffer();

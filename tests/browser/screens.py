@@ -33,6 +33,8 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("timeline", "/t/helix/timeline"),
         ("timeline-3d", "/t/helix/timeline?span=3d"),
         ("timeline-list", "/t/helix/timeline?view=list"),
+        ("timeline-month", "/t/helix/timeline?view=month"),
+        ("timeline-gpu", "/t/helix/timeline?view=gpu&gpu=gpu-a1-01/0"),
         ("book", "/t/helix/book?q=2+h100+6h"),
         ("book-unclear", "/t/helix/book?q=2+h100+6h+blub"),
         ("timeline-2w", "/t/helix/timeline?span=2w"),

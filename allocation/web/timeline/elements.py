@@ -83,8 +83,8 @@ class Cell:
 class Row:
     """A row of the treegrid.
 
-    `kind` is node, gpu, slot or wait. `is_chosen` when the address says whether its slot rows are
-    open.
+    `kind` is node, gpu, slot or wait. `calendar` is the address of a GPU's days. `is_chosen` when
+    the address says whether its slot rows are open.
     """
 
     kind: str
@@ -101,6 +101,7 @@ class Row:
     is_chosen: bool = False
     hidden: bool = False
     toggle: str = ""
+    calendar: str = ""
     dim: bool = False
     bars: list[Bar] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)

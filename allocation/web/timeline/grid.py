@@ -42,7 +42,7 @@ CLOSED_FROM = timedelta(days=3)
 def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     """Returns one group per class and rack, then the waiting bookings."""
     opened = _open_nodes(timeline, look)
-    look = replace(look, gangs=_gangs(timeline))
+    look = replace(look, gangs=gangs_of(timeline))
     waiting = timeline.waitlisted
     groups = [_group(group, look, opened, waiting) for group in timeline.groups]
     if timeline.waiting:
@@ -51,7 +51,7 @@ def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     return groups
 
 
-def _gangs(timeline: Timeline) -> Counter[GangKey]:
+def gangs_of(timeline: Timeline) -> Counter[GangKey]:
     """Counts the whole GPUs of each known booking in each of its windows."""
     gpus = (gpu for group in timeline.groups for node in group.nodes for gpu in node.gpus)
     return Counter(
@@ -148,6 +148,15 @@ def _node_rows(node: NodeRow, look: ViewOptions, opened: frozenset[str]) -> Iter
     drawn: set[int] = set()
     for place in range(len(node.gpus)):
         yield from _gpu_rows(node, place, look, drawn, is_open=is_open, fits=fits[place])
+
+
+def gpu_row(node: NodeRow, gpu: GpuRow, look: ViewOptions) -> Row:
+    """Returns one GPU's row, with its slices as one bar and without what is on its neighbours."""
+    alone = replace(node, gpus=(gpu,))
+    closed = replace(look, open_nodes=frozenset((f"{node.name}/{gpu.index}-",)))
+    row = next(_gpu_rows(alone, 0, closed, set(), is_open=True, fits=True))
+    row.is_open = None
+    return row
 
 
 def _fits(gpu: GpuRow, look: ViewOptions) -> bool:
@@ -344,12 +353,12 @@ def _cells(gpus: Sequence[GpuRow], look: ViewOptions) -> list[Cell]:
             cells.append(Cell("fx", ""))
             continue
         free = sum(gpu.is_free(max(starts, look.now), ends) for gpu in gpus)
-        cells.append(Cell(_tint(free, len(gpus)), str(free)))
+        cells.append(Cell(tint(free / len(gpus)), str(free)))
     return cells
 
 
-def _tint(free: int, of: int) -> str:
-    if not free:
+def tint(share: float) -> str:
+    """Returns the colour of a share of free GPUs from 0 to 1."""
+    if not share:
         return "f0"
-    share = free / of
     return "f1" if share <= 0.25 else "f2" if share <= 0.5 else "f3"

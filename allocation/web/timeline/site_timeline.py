@@ -9,15 +9,13 @@ from django.views.decorators.http import require_safe
 from allocation.queries.bookings.timelines.site import Shown, site_timeline_read
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.timeline.elements import ViewOptions
-from allocation.web.timeline.span import span_read
 from allocation.web.timeline.timeline_page import (
     Address,
     bar_context,
     free_hours,
-    grid_context,
-    list_context,
     opened_nodes,
     prices_read,
+    view_context,
 )
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
@@ -36,7 +34,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
     now = timezone.now().replace(microsecond=0)
     address = Address(request)
     zone = zone_of(operator.time_zone)
-    span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
+    span = address.span(zone, now)
     window = span.window
     shown = Shown(address.get("class"), address.get("tenant"), address.get("tier"))
     free = free_times_read(is_operator=True, since=window.starts, until=window.ends, now=now)
@@ -49,17 +47,13 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
         free=free_hours(address.get("free")),
         prices=prices_read(now),
     )
-    is_list = address.get("view") == "list"
     context = {
-        "is_list": is_list,
         "is_site": True,
         "keys": "arrow keys move, Enter opens",
-        "grid_url": address.link(part="grid"),
-        **(list_context(timeline, look) if is_list else grid_context(timeline, look, address)),
+        **view_context(timeline, look, address),
     }
     if request.GET.get("part") == "grid":
-        name = "list" if is_list else "grid"
-        return render(request, f"allocation/timeline_{name}.html", context)
+        return render(request, context["content"], context)
     context["bar"] = bar_context(address, span, timeline)
     context["kept"] = [(key, text) for key, text in address.values.items() if key not in CHOICES]
     context["choices"] = [

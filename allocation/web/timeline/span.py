@@ -122,7 +122,7 @@ def span_read(*, key: str, since: str, zone: tzinfo, now: datetime) -> Span:
     `since` is an ISO time, in the reader's zone unless it has an offset.
     """
     zoom = ZOOMS.get(key, ZOOMS[DEFAULT_ZOOM])
-    starts = _starts(since, zone) or _floor(now - zoom.lead, zone)
+    starts = since_read(since, zone) or _floor(now - zoom.lead, zone)
     return Span(zoom, Window(starts, starts + zoom.length), zone)
 
 
@@ -131,7 +131,8 @@ def since_text(moment: datetime, zone: tzinfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
 
 
-def _starts(since: str, zone: tzinfo) -> datetime | None:
+def since_read(since: str, zone: tzinfo) -> datetime | None:
+    """Returns the instant of an address; None if it has none that is valid."""
     try:
         found = datetime.fromisoformat(since)
         if found.tzinfo is None:

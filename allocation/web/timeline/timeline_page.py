@@ -1,8 +1,8 @@
-"""The timeline page, as a grid or a list."""
+"""The timeline page: a grid, a list, a month, or the days of one GPU."""
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.bookings.request_panel.panel import panel_context
 from allocation.web.parts.times import clock
+from allocation.web.timeline.calendar import gpu_days, gpu_span, labels_of, month_span, month_weeks
 from allocation.web.timeline.elements import Group, ViewOptions
 from allocation.web.timeline.grid import grid_groups
 from allocation.web.timeline.span import (
@@ -36,6 +37,7 @@ from tenants.platform.costly import costly
 from tenants.web.frame import tenant_page, zone_of
 
 FREE_HOURS = (1, 6, 24)
+HOUR = timedelta(hours=1)
 STANDARD = "standard"
 SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
 """Minutes that an arrow key moves."""
@@ -44,7 +46,7 @@ SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
 class Address:
     """The page's query, and links with changed values."""
 
-    KEYS = ("from", "span", "class", "view", "free", "open", "tenant", "tier")
+    KEYS = ("from", "span", "class", "view", "free", "open", "tenant", "tier", "gpu")
 
     def __init__(self, request: HttpRequest) -> None:
         self.path = request.path
@@ -63,16 +65,31 @@ class Address:
         query = urlencode({key: value for key, value in new.items() if value}, safe=":,")
         return f"{self.path}?{query}" if query else self.path
 
+    @property
+    def view(self) -> str:
+        """Returns the chosen view; `grid` without a valid one."""
+        return self.get("view") if self.get("view") in CONTEXTS else "grid"
+
+    def span(self, zone: tzinfo, now: datetime) -> Span:
+        """Returns the time that the view shows."""
+        since = self.get("from")
+        if self.view == "month":
+            return month_span(since, zone, now)
+        if self.view == "gpu":
+            return gpu_span(since, zone, now)
+        return span_read(key=self.get("span"), since=since, zone=zone, now=now)
+
 
 @costly("timeline")
 @require_safe
 @tenant_page
 def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """`?from=&span=6h|24h|3d|2w&class=&view=grid|list&free=6h&open=node`; `part=grid` alone."""
+    """`?from=&span=6h|24h|3d|2w&class=&view=grid|list|month|gpu&free=6h&open=node&gpu=node/0`;
+    `part=grid` is the view alone."""
     now = timezone.now().replace(microsecond=0)
     address = Address(request)
     zone = zone_of(actor.time_zone)
-    span = span_read(key=address.get("span"), since=address.get("from"), zone=zone, now=now)
+    span = address.span(zone, now)
     window = span.window
     free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=now)
     timeline = timeline_read(
@@ -86,18 +103,23 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         free=free_hours(address.get("free")),
         prices=prices_read(now),
     )
-    is_list = address.get("view") == "list"
-    context = {
-        "is_list": is_list,
-        "grid_url": address.link(part="grid"),
-        **(list_context(timeline, look) if is_list else grid_context(timeline, look, address)),
-    }
+    context = view_context(timeline, look, address)
     if request.GET.get("part") == "grid":
-        name = "list" if is_list else "grid"
-        return render(request, f"allocation/timeline_{name}.html", context)
+        return render(request, context["content"], context)
     context["bar"] = bar_context(address, span, timeline)
     context |= panel_context(request, actor, now)
+    context["folded"] = request.COOKIES.get("panel") == "folded"
     return render(request, "allocation/timeline.html", context)
+
+
+def view_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
+    """The context of the chosen view; `content` is its template."""
+    view = address.view
+    return {
+        "content": f"allocation/timeline_{view}.html",
+        "grid_url": address.link(part="grid"),
+        **CONTEXTS[view](timeline, look, address),
+    }
 
 
 def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
@@ -126,27 +148,63 @@ def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dic
     }
 
 
-def list_context(timeline: Timeline, look: ViewOptions) -> dict[str, Any]:
+def list_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
     """The context of the list."""
     return {"free_rows": free_rows(timeline, look), "booked_rows": booked_rows(timeline, look)}
+
+
+def month_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
+    """The context of the month."""
+    weeks = month_weeks(timeline, look, address.link)
+    first = look.span.window.starts.astimezone(look.span.zone)
+    return {"weeks": weeks, "labels": labels_of(weeks), "month": f"{first:%B %Y}", "weekdays": WEEKDAYS}
+
+
+def gpu_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
+    """The context of one GPU's days; `rows` is empty if there is no such GPU."""
+    found = gpu_days(timeline, look, address.get("gpu"))
+    if found is None:
+        return {"rows": []}
+    node, gpu, rows = found
+    return {
+        "rows": rows,
+        "gpu_name": f"{node.name}, GPU {gpu.index}",
+        "gpu_words": f"{gpu.class_label} in rack {node.rack}",
+        "gpu_state": gpu.unusable_reason,
+        "hours": [(f"{100 * hour / 24:g}", f"{hour:02}:00") for hour in range(0, 24, 3)],
+        "span_words": look.span.words,
+        "icons": static("img/icons.svg"),
+    }
+
+
+CONTEXTS = {"grid": grid_context, "list": list_context, "month": month_context, "gpu": gpu_context}
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, Any]:
     """The links above a timeline: time, zoom, view, classes and free hours."""
     starts, length, zone = span.window.starts, span.window.length, span.zone
     zoom, gpu_class, free = span.zoom.key, address.get("class"), address.get("free")
+    view, wide = address.view, address.view in ("month", "gpu")
     hours = {f"{count}h": count for count in FREE_HOURS}
     return {
         "today": address.link(from_=""),
-        "earlier": address.link(from_=since_text(starts - length, zone)),
-        "later": address.link(from_=since_text(starts + length, zone)),
-        "zooms": [
+        # A month has another length than the one before: the last hour of that one is in it.
+        "earlier": address.link(from_=since_text(starts - (HOUR if view == "month" else length), zone)),
+        "later": address.link(from_=since_text(span.window.ends if wide else starts + length, zone)),
+        "zooms": []
+        if wide
+        else [
             _choice(each.label, address.link(span=_unless_default(key), from_=""), on=key == zoom)
             for key, each in ZOOMS.items()
         ],
         "views": [
-            _choice("Grid", address.link(view=""), on=address.get("view") != "list"),
-            _choice("List", address.link(view="list"), on=address.get("view") == "list"),
+            _choice(label, address.link(view=key, gpu="", from_="" if wide else address.get("from")), on=on)
+            for label, key, on in (
+                ("Grid", "", view == "grid"),
+                ("List", "list", view == "list"),
+                ("Month", "month", view == "month"),
+            )
         ],
         "classes": [
             _choice("All GPUs", address.link(class_=""), on=not gpu_class),
@@ -155,7 +213,9 @@ def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, A
                 for slug, label in timeline.classes
             ),
         ],
-        "frees": [
+        "frees": []
+        if wide
+        else [
             _choice(f"Free for {count} h", address.link(free="" if key == free else key), on=key == free)
             for key, count in hours.items()
         ],
@@ -171,7 +231,10 @@ def _unless_default(key: str) -> str:
 
 
 def _toggles(groups: Iterable[Group], address: Address) -> None:
-    """Sets each node row's link that opens or closes it."""
+    """Sets each node row's link that opens or closes it, and each GPU's link to its days."""
+    for row in (row for group in groups for row in group.rows if row.kind == "gpu"):
+        # Relative, because a page has a thousand of them.
+        row.calendar = f"?view=gpu&gpu={row.key}"
     rows = [row for group in groups for row in group.rows if row.kind == "node"]
     opened = {row.node for row in rows if row.is_open}
     chosen = {each for each in address.get("open").split(",") if "/" in each}

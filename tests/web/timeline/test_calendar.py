@@ -1,0 +1,157 @@
+"""The month by day and class, and the days of one GPU."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+
+from allocation.models import Booking
+from allocation.queries.bookings.timelines.rows import Timeline
+from allocation.queries.bookings.timelines.timeline import timeline_read
+from allocation.rules.states import State
+from allocation.services.quotes.free_times import free_times_read
+from allocation.web.timeline.calendar import (
+    Day,
+    gpu_days,
+    gpu_span,
+    labels_of,
+    local_days,
+    month_span,
+    month_weeks,
+)
+from allocation.web.timeline.elements import ViewOptions
+from allocation.web.timeline.span import Span
+from tenants.models import Membership
+from tenants.platform.wall import tenant_tx
+from tests.builders import a_member, a_project, a_tenant, an_actor
+from tests.web.fleet_builders import a_booking, a_node, a_place
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def _read(member: Membership, span: Span) -> Timeline:
+    window = span.window
+    with tenant_tx(member.tenant_id):
+        free = free_times_read(is_operator=False, since=window.starts, until=window.ends, now=NOW)
+        return timeline_read(actor=an_actor(member), window=window, gpu_class="", now=NOW, free=free.by_gpu)
+
+
+def _booked(member: Membership, starts: datetime, hours: float, name: str = "") -> Booking:
+    scheduled = State.SCHEDULED
+    return a_booking(member, now=NOW, state=scheduled, name=name, hours=hours, starts_in=starts - NOW)
+
+
+def _look(span: Span) -> ViewOptions:
+    return ViewOptions(span, NOW, "/t/x/", None, None, {})
+
+
+def _link(**values: str) -> str:
+    return "&".join(f"{key.rstrip('_')}={value}" for key, value in values.items() if value)
+
+
+def _days(member: Membership, since: str = "") -> dict[int, Day]:
+    span = month_span(since, UTC, NOW)
+    weeks = month_weeks(_read(member, span), _look(span), _link)
+    assert all(len(week) == 7 for week in weeks)
+    return {day.number: day for week in weeks for day in week if day is not None}
+
+
+def test_a_day_counts_the_gpus_that_are_free_for_all_of_it_and_colours_the_rest() -> None:
+    mine = a_member(a_project())
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    day = datetime(2026, 11, 20, tzinfo=UTC)
+    for gpu, hours in ((first, 24), (second, 12)):
+        a_place(_booked(mine, day, hours), gpu)
+    days = _days(mine)
+    (there,), (after,) = days[20].classes, days[21].classes
+    assert (there.free, there.css, after.free, after.css) == ("0", "f1", "2", "f3")
+    assert "0 of 2 free for the whole day, 25% of the GPU time is free" in there.words
+    assert "from=2026-11-20T00:00" in there.url
+    assert "class=" in there.url
+    assert (days[20].own, days[21].own) == (2, 0)
+
+
+def test_days_that_are_over_say_nothing_and_today_counts_from_now_on() -> None:
+    mine = a_member(a_project())
+    gpu = a_node(now=NOW, gpus=1).gpus.all()[0]
+    a_place(_booked(mine, NOW + timedelta(days=1), 6), gpu)
+    days = _days(mine)
+    assert days[16].is_over
+    assert days[16].classes == ()
+    assert days[17].is_today
+    assert [each.free for each in days[17].classes] == ["1"]
+
+
+def test_the_bookings_of_another_tenant_take_room_and_are_not_counted_as_own() -> None:
+    mine, theirs = a_member(a_project()), a_member(a_project(a_tenant()))
+    gpu = a_node(now=NOW, gpus=1).gpus.all()[0]
+    day = datetime(2026, 11, 20, tzinfo=UTC)
+    a_place(_booked(theirs, day, 24, "secret"), gpu)
+    there = _days(mine)[20]
+    assert there.own == 0
+    assert [each.free for each in there.classes] == ["0"]
+    assert "secret" not in repr(there)
+
+
+def test_a_month_begins_on_its_weekday_and_ends_with_its_last_day() -> None:
+    span = month_span("2027-02-14", UTC, NOW)
+    weeks = month_weeks(Timeline((), (), ()), _look(span), _link)
+    assert [day.number for week in weeks for day in week if day] == list(range(1, 29))
+    assert weeks[0][0] is not None
+    assert labels_of(weeks) == ()
+    first = month_weeks(Timeline((), (), ()), _look(month_span("2026-11-17", UTC, NOW)), _link)[0]
+    assert [day.number if day else None for day in first] == [None] * 6 + [1]
+
+
+@pytest.mark.parametrize(("month", "date", "hours"), [("2026-10-05", 25, 25), ("2027-03-05", 28, 23)])
+def test_a_day_of_a_clock_change_has_its_own_length(month: str, date: int, hours: int) -> None:
+    days = {at.day: window.length for at, window in local_days(month_span(month, BERLIN, NOW))}
+    assert days[date] == timedelta(hours=hours)
+    assert len(days) == 31
+    assert {length for at, length in days.items() if at != date} == {timedelta(hours=24)}
+
+
+def test_the_days_of_a_gpu_show_each_booking_on_its_days() -> None:
+    mine = a_member(a_project())
+    first, second = a_node(now=NOW, gpus=2).gpus.all()
+    starts = datetime(2026, 11, 18, 18, tzinfo=UTC)
+    a_place(_booked(mine, starts, 12, "night"), first)
+    a_place(_booked(mine, starts, 2, "beside"), second)
+    span = gpu_span("", UTC, NOW)
+    found = gpu_days(_read(mine, span), _look(span), "gpu-a1-01/0")
+    assert found is not None
+    names = [(row.name, [(bar.title, bar.left, bar.width) for bar in row.bars]) for row in found[2]]
+    assert len(names) == 14
+    assert names[0] == ("Today", [])
+    assert names[1] == ("Tomorrow", [("night", "75", "25")])
+    assert names[2] == ("Thu 19 Nov", [("night", "0", "25")])
+    assert gpu_days(_read(mine, span), _look(span), "gpu-a1-01/9") is None
+
+
+def test_the_pages_lead_from_the_grid_to_the_days_of_a_gpu_and_to_the_month(client: Client) -> None:
+    mine = a_member(a_project())
+    a_node(now=NOW, gpus=2)
+    client.force_login(mine.user)
+    base = f"/t/{mine.tenant.slug}/timeline"
+    grid = client.get(base).content.decode()
+    assert 'href="?view=gpu&amp;gpu=gpu-a1-01/0"' in grid
+    assert f"{base}?view=month" in grid
+    month = client.get(base, {"view": "month", "from": "2031-02-01T00:00"}).content.decode()
+    assert "February 2031" in month
+    assert "from=2031-01-31T23:00" in month
+    assert "from=2031-03-01T00:00" in month
+    days = client.get(base, {"view": "gpu", "gpu": "gpu-a1-01/0"}).content.decode()
+    assert "gpu-a1-01, GPU 0" in days
+    assert "No such GPU here" in client.get(base, {"view": "gpu", "gpu": "x/0"}).content.decode()
+
+
+def test_the_panel_stays_folded_away(client: Client) -> None:
+    mine = a_member(a_project())
+    client.force_login(mine.user)
+    address = f"/t/{mine.tenant.slug}/timeline"
+    assert 'class="work"' in client.get(address).content.decode()
+    client.cookies["panel"] = "folded"
+    assert 'class="work folded"' in client.get(address).content.decode()
