@@ -297,7 +297,8 @@ STORAGES = {
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 500
+# The page of quotas sends nine fields for each project and class at once.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000
 
 # --- REST -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from tenants.services import (
     gpus_text,
     units_read,
 )
+from tenants.web.quota_form import MORE, SHARE, field_name, shown_values
 from tenants.words import refusal_text
 
 
@@ -41,6 +42,7 @@ class RefusedForm:
 class ShareInput:
     """An editable cell; `title` is the column's name, `label` the full description."""
 
+    id: str
     name: str
     title: str
     label: str
@@ -65,9 +67,9 @@ class QuotaRow:
     used_percent: str = "0"
     borrowed_percent: str = "0"
     inputs: tuple[ShareInput, ...] = ()
-    key: str = ""
-    owner_value: str = ""
     may_change: bool = False
+    was_name: str = ""
+    was: str = ""
 
     @property
     def words(self) -> str:
@@ -80,7 +82,8 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class WeightCapRow:
-    """The weight and cap of an owner in a form; `key` identifies the owner."""
+    """The weight and cap of an owner in a form; `key` ends the names of its fields, and `was` has
+    the stored values."""
 
     key: str
     name: str
@@ -88,6 +91,13 @@ class WeightCapRow:
     cap_gpu_hours: str
     cap_days: str
     cap_carries: bool
+    was: str
+    wrong: str = ""
+
+    @property
+    def id(self) -> str:
+        """The end of the ids of its inputs."""
+        return self.key.replace(":", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +177,8 @@ def class_cards(
             ),
             split=gpus_text(each.split_units),
             free=gpus_text(max(0, each.total.guaranteed_units - each.split_units)) if each.total else "",
-            more=weights_caps_rows(each, _typed_more(each.gpu_class.slug, sent)),
-            more_is_open=_typed_more(each.gpu_class.slug, sent) is not None,
+            more=weights_caps_rows(each, sent),
+            more_is_open=_is_wrong_more(each.gpu_class.slug, sent),
             cap=_cap(each.total),
         )
         for each in classes
@@ -185,22 +195,17 @@ def _scale(classes: Iterable[ClassShares], used: Mapping[tuple[UUID, str], Units
     return max(shown)
 
 
-def _typed_more(gpu_class: str, sent: RefusedForm | None) -> QueryDict | None:
-    """Returns the typed values of the class's weights and caps form if it was refused."""
-    is_more = sent is not None and sent.form.get("act") == "more"
-    return sent.form if sent and is_more and sent.form.get("gpu_class") == gpu_class else None
+def _is_wrong_more(gpu_class: str, sent: RefusedForm | None) -> bool:
+    """Returns whether a weight or cap of the class was refused."""
+    name, _, row = ((sent.refusal.param if sent else None) or "").partition(":")
+    return name in MORE and row.partition(":")[0] == gpu_class
 
 
 def _row_to_change(row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedForm | None) -> QuotaRow:
-    """Returns the row with its inputs, as typed if its form was refused."""
+    """Returns the row with its inputs, as typed if the form was refused."""
     owner = row.owner
-    owner_value = owner.slug if isinstance(owner, Project) else str(owner.id)
+    key = owner.slug if owner_key == "project" else str(owner.id)
     form = sent.form if sent else QueryDict()
-    is_sent = form.get("act") not in (None, "more") and (
-        (form.get("gpu_class"), form.get(owner_key)) == (gpu_class, owner_value)
-    )
-    param = sent.refusal.param if sent and is_sent else None
-    wrong = param if param in ("borrow", "lend") else "guaranteed"
     inputs = (
         ("guaranteed", "Guaranteed", f"GPUs guaranteed to {owner.name}", row.guaranteed, ""),
         (
@@ -218,18 +223,21 @@ def _row_to_change(row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedF
             "all",
         ),
     )
+    first = field_name(SHARE[0], gpu_class, key)
     return replace(
         row,
-        key=f"{gpu_class}-{owner.slug}",
-        owner_value=owner_value,
+        # A refused form keeps what its page showed at first.
+        was_name=f"was:{first}",
+        was=form.get(f"was:{first}", shown_values([value for *_, value, _ in inputs])),
         inputs=tuple(
             ShareInput(
-                name,
+                f"{name}-{gpu_class}-{owner.slug}",
+                field_name(name, gpu_class, key),
                 title,
                 label,
-                form.get(name, "") if is_sent else value,
+                form.get(field_name(name, gpu_class, key), value),
                 placeholder,
-                is_wrong=is_sent and name == wrong,
+                is_wrong=sent is not None and sent.refusal.param == field_name(name, gpu_class, key),
             )
             for name, title, label, value, placeholder in inputs
         ),
@@ -288,31 +296,37 @@ def cap_words(hours: int | None, days: int | None) -> str:
     return f"at most {hours:,} GPU-hours in {period}"
 
 
-def weights_caps_rows(shares: ClassShares, typed: QueryDict | None) -> tuple[WeightCapRow, ...]:
-    """Returns a row for each owner with a quota; as typed where it was refused."""
+def weights_caps_rows(shares: ClassShares, sent: RefusedForm | None) -> tuple[WeightCapRow, ...]:
+    """Returns a row for each owner with a quota, as typed if the form was refused."""
     rows = []
     for row in shares.rows:
         quota = row.quota
         if quota is None:
             continue
-        key = row.owner.slug if quota.project_id else str(row.owner.id)
-        shown = WeightCapRow(
-            key,
-            row.owner.name,
+        owner = row.owner.slug if quota.project_id else str(row.owner.id)
+        key = f"{shares.gpu_class.slug}:{owner}"
+        stored = (
             str(quota.weight),
             _text(quota.cap_gpu_hours),
             _text(quota.cap_days),
-            quota.cap_carries,
+            "1" if quota.cap_carries else "",
         )
-        if typed is not None and key in (typed.get("project"), typed.get("tenant")):
-            shown = replace(
-                shown,
-                weight=typed.get("weight", "")[:12],
-                cap_gpu_hours=typed.get("cap_gpu_hours", "")[:12],
-                cap_days=typed.get("cap_days", "")[:12],
-                cap_carries=typed.get("cap_carries") == "1",
+        form = sent.form if sent else QueryDict()
+        is_sent = f"{MORE[0]}:{key}" in form
+        shown = [form.get(f"{name}:{key}", "")[:12] for name in MORE] if is_sent else stored
+        name, _, wrong = ((sent.refusal.param if sent else None) or "").partition(":")
+        rows.append(
+            WeightCapRow(
+                key,
+                row.owner.name,
+                shown[0],
+                shown[1],
+                shown[2],
+                cap_carries=shown[3] == "1",
+                was=form.get(f"was:{MORE[0]}:{key}", shown_values(stored)),
+                wrong=name if wrong == key else "",
             )
-        rows.append(shown)
+        )
     return tuple(rows)
 
 

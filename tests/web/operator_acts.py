@@ -221,13 +221,7 @@ ACTS: dict[str, Act] = {
         "workload.set", "workload", {"workload": "training", "speed-h100": "2"}, sites.trained
     ),
     "ops/tiers set": Act("tier.set", "tier", _TIER_PAGE),
-    "ops/quotas set": Act("quota.set", "quota", {"gpu_class": "h100", "guaranteed": "5"}, sites.of_tenant),
-    "ops/quotas more": Act(
-        "quota.set",
-        "quota",
-        {"gpu_class": "h100", "weight": "3", "cap": "10", "days": "7"},
-        sites.of_tenant,
-    ),
+    "ops/quotas save": Act("quota.set", "quota", made=sites.quota_typed),
     "ops/tenants create": Act(
         "tenant.created",
         "tenant",

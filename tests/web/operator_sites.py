@@ -174,6 +174,10 @@ def of_tenant(site: Site) -> Values:
     return {"tenant": str(site.tenant.id)}
 
 
+def quota_typed(site: Site) -> Values:
+    return {f"guaranteed:h100:{site.tenant.id}": "5"}
+
+
 def closed(site: Site) -> Values:
     site.tenant.is_open = False
     site.tenant.save(update_fields=["is_open"])

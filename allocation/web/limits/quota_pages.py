@@ -1,6 +1,7 @@
 """The pages of quotas: of the projects of an organisation, and of all organisations."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -15,7 +16,7 @@ from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
-from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.actions import form_action_run, id_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.services import (
@@ -29,6 +30,7 @@ from tenants.services import (
 from tenants.services.labs.limits import project_to_limit
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import counted
+from tenants.web.quota_form import ChangedRow, changed_rows, rows_saved
 from tenants.web.quotas import (
     RefusedForm,
     Units,
@@ -55,19 +57,17 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
             require_tenant_admin(actor)
         if (asked := cut_question(request.POST, shares, uses, f"/t/{tenant.slug}/quotas")) is not None:
             return confirm_page(request, asked)
-        acts: dict[str, FormAction] = {
-            "set": lambda form: _project_set(actor, form),
-            "more": lambda form: _project_more(actor, form),
-        }
-        refusal = form_action_run(request, acts)
+        save = partial(_project_saved, actor)
+        refusal = form_action_run(request, {"save": lambda form: rows_saved(form, save)})
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
     changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
+    cards = class_cards(shares, "project", _sent(request, refusal), _units(uses), changed)
     context = {
-        "classes": class_cards(shares, "project", _sent(request, refusal), _units(uses), changed),
+        "classes": cards,
+        "can_save": any(each.may_change for each in cards),
         "loans": loans_text(Tier.objects.order_by("-priority", "slug")),
         "may_change": actor.is_tenant_admin,
-        "owner_key": "project",
         "refusal": refusal,
     }
     return render(request, "tenants/quotas.html", context, status=422 if refusal else 200)
@@ -81,17 +81,15 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
     if request.method == "POST":
         if (asked := cut_question(request.POST, shares, uses, request.path)) is not None:
             return confirm_page(request, asked)
-        acts: dict[str, FormAction] = {
-            "set": lambda form: _tenant_set(operator, form),
-            "more": lambda form: _tenant_more(operator, form),
-        }
-        refusal = form_action_run(request, acts)
+        save = partial(_tenant_saved, operator)
+        refusal = form_action_run(request, {"save": lambda form: rows_saved(form, save)})
         if refusal is None:
             return redirect("ops-quotas")
+    cards = class_cards(shares, "tenant", _sent(request, refusal), _units(uses))
     context = {
-        "classes": class_cards(shares, "tenant", _sent(request, refusal), _units(uses)),
+        "classes": cards,
+        "can_save": any(each.may_change for each in cards),
         "may_change": True,
-        "owner_key": "tenant",
         "refusal": refusal,
     }
     return render(request, "tenants/ops_quotas.html", context, status=422 if refusal else 200)
@@ -100,15 +98,28 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
 def cut_question(
     form: QueryDict, shares: Iterable[ClassShares], uses: Uses, back: str
 ) -> Confirmation | None:
-    """Returns the question before a share is lowered whose owner has bookings in the class."""
-    if form.get("act") != "set" or CONFIRMED_FIELD in form:
+    """Returns the question before shares are lowered whose owners have bookings in the class."""
+    if form.get("act") != "save" or CONFIRMED_FIELD in form:
         return None
-    card = next((each for each in shares if each.gpu_class.slug == form.get("gpu_class")), None)
-    row = next((each for each in card.rows if _is_named(each, form)), None) if card else None
-    if card is None or row is None:
+    cards = {card.gpu_class.slug: card for card in shares}
+    lowered = [cut for row in changed_rows(form) if (cut := _cut(row, cards.get(row.gpu_class), uses))]
+    if not lowered:
+        return None
+    if len(lowered) == 1:
+        ((name, lost),) = lowered
+        return Confirmation(f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota")
+    said = tuple(f"{name}: {sentence}" for name, lost in lowered for sentence in lost)
+    title = f"Lower {len(lowered)} quotas?"
+    return Confirmation(title, said, "Lower the quotas", back, "Keep the quotas")
+
+
+def _cut(changed: ChangedRow, card: ClassShares | None, uses: Uses) -> tuple[str, tuple[str, ...]] | None:
+    """Returns whose share of what is lowered, and what is lost by it."""
+    row = next((each for each in card.rows if _is_named(each, changed.owner)), None) if card else None
+    if card is None or row is None or not changed.is_share:
         return None
     try:
-        after = share_read(form)
+        after = share_read(changed.values)
     except Refused:
         return None
     used = uses.get((row.owner.id, card.gpu_class.slug), UseNow())
@@ -118,14 +129,11 @@ def cut_question(
     if used.planned:
         whose = "1 booking has" if used.planned == 1 else f"{used.planned} bookings have"
         lost = (*lost, f"{whose} a planned start, which can become later.")
-    name = f"{row.owner.name} on {card.gpu_class.label}"
-    return Confirmation(f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota")
+    return f"{row.owner.name} on {card.gpu_class.label}", lost
 
 
-def _is_named(row: ShareRow, form: QueryDict) -> bool:
-    if isinstance(row.owner, Project):
-        return row.owner.slug == form.get("project")
-    return str(row.owner.id) == form.get("tenant")
+def _is_named(row: ShareRow, owner: str) -> bool:
+    return owner == (row.owner.slug if isinstance(row.owner, Project) else str(row.owner.id))
 
 
 def _lost_guarantee(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
@@ -169,49 +177,28 @@ def _sent(request: HttpRequest, refusal: Refused | None) -> RefusedForm | None:
     return RefusedForm(request.POST, refusal) if refusal else None
 
 
-def _project_set(actor: Actor, form: QueryDict) -> str:
-    project = project_to_limit(actor, form.get("project", ""))
-    share = share_read(form)
-    quota_set(
-        actor=actor,
-        project=project,
-        gpu_class=form.get("gpu_class", ""),
-        share=share,
-        now=timezone.now(),
-    )
-    return share_text(project.name, share)
-
-
-def _tenant_set(operator: User, form: QueryDict) -> str:
-    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
-    if tenant is None:
-        raise missing("tenant", "tenant")
-    share = share_read(form)
-    tenant_quota_set(
-        operator=operator,
-        tenant=tenant,
-        gpu_class=form.get("gpu_class", ""),
-        share=share,
-        now=timezone.now(),
-    )
-    return share_text(tenant.name, share)
-
-
-def _project_more(actor: Actor, form: QueryDict) -> str:
-    project = access_project(actor, form.get("project", ""), "project")
-    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
-    quota_more_set(actor=actor, project=project, gpu_class=gpu_class, more=more, now=timezone.now())
+def _project_saved(actor: Actor, row: ChangedRow) -> str:
+    now = timezone.now()
+    if row.is_share:
+        project, share = project_to_limit(actor, row.owner), share_read(row.values)
+        quota_set(actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now)
+        return share_text(project.name, share)
+    project, more = access_project(actor, row.owner, "project"), weights_caps_read(row.values)
+    quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now)
     return weights_caps_text(project.name, more)
 
 
-def _tenant_more(operator: User, form: QueryDict) -> str:
-    tenant = Tenant.objects.filter(id=id_read(form, "tenant", "tenant")).first()
+def _tenant_saved(operator: User, row: ChangedRow) -> str:
+    now = timezone.now()
+    tenant = Tenant.objects.filter(id=id_text_read(row.owner, "tenant", "tenant")).first()
     if tenant is None:
         raise missing("tenant", "tenant")
-    more, gpu_class = weights_caps_read(form), form.get("gpu_class", "")
-    tenant_quota_more_set(
-        operator=operator, tenant=tenant, gpu_class=gpu_class, more=more, now=timezone.now()
-    )
+    if row.is_share:
+        share = share_read(row.values)
+        tenant_quota_set(operator=operator, tenant=tenant, gpu_class=row.gpu_class, share=share, now=now)
+        return share_text(tenant.name, share)
+    more = weights_caps_read(row.values)
+    tenant_quota_more_set(operator=operator, tenant=tenant, gpu_class=row.gpu_class, more=more, now=now)
     return weights_caps_text(tenant.name, more)
 
 

@@ -49,8 +49,13 @@ def form_act_read(request: HttpRequest, known: Iterable[str]) -> str:
 
 def id_read(form: QueryDict, key: str, noun: str) -> UUID:
     """The id under `key`. Raises Refused `not_found`, also for a malformed id."""
+    return id_text_read(form.get(key, ""), key, noun)
+
+
+def id_text_read(text: str, key: str, noun: str) -> UUID:
+    """The id in `text`. Raises Refused `not_found` for a malformed one."""
     try:
-        return UUID(form.get(key, ""))
+        return UUID(text)
     except ValueError:
         raise missing(noun, key) from None
 

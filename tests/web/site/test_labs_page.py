@@ -203,12 +203,15 @@ class TestPage:
             True,
             False,
         )
-        share = {"act": "set", "gpu_class": "h100", "borrow": "", "lend": ""}
-        kept = client.post("/t/own/quotas", {**share, "project": "vision", "guaranteed": "3"}, follow=True)
+
+        def share(project: str, guaranteed: str) -> dict[str, str]:
+            return {"act": "save", f"guaranteed:h100:{project}": guaranteed}
+
+        kept = client.post("/t/own/quotas", share("vision", "3"), follow=True)
         assert "Vision: 3 guaranteed" in _text(kept.content)
-        over = client.post("/t/own/quotas", {**share, "project": "vision", "guaranteed": "5"})
+        over = client.post("/t/own/quotas", share("vision", "5"))
         assert over.status_code == 422
         assert "The lab Robotics is guaranteed 4" in _text(over.content)
         for project in ("other", "speech"):
-            foreign = client.post("/t/own/quotas", {**share, "project": project, "guaranteed": "1"})
+            foreign = client.post("/t/own/quotas", share(project, "1"))
             assert foreign.status_code in (403, 404)
