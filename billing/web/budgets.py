@@ -141,29 +141,18 @@ def _page(
     alerted = budgets_with_main_alert(budget.id for budget in visible)
     tree = Tree(actor, month, shown, figures, _owners(visible), typed, alerted)
     rows = tree.rows()
-    before = month_of(month.starts - timedelta(days=1))
     return render(
         request,
         "billing/budgets.html",
         {
-            "month": month,
-            "month_text": period_text(month),
-            "before": before,
-            "before_text": period_text(before),
-            "after": month_of(month.ends),
-            "after_text": period_text(month_of(month.ends)),
+            **_months(month),
             "rows": rows,
             "projects": shown,
             "totals": _totals(figures, rows),
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
-            "new_budget": form
-            or {
-                "starts": f"{month.starts}",
-                "last": f"{month.ends - timedelta(days=1)}",
-                "kind": "hard",
-            },
+            "new_budget": form or _new_budget(month),
             "new_refusal": new_refusal,
             "alert_form": form_of_new(form, members),
             "budget_kinds": BUDGET_KINDS,
@@ -173,6 +162,24 @@ def _page(
         },
         status=422 if typed or new_refusal else 200,
     )
+
+
+def _months(month: Period) -> dict[str, Any]:
+    """The month that is shown and its neighbours."""
+    before, after = month_of(month.starts - timedelta(days=1)), month_of(month.ends)
+    return {
+        "month": month,
+        "month_text": period_text(month),
+        "before": before,
+        "before_text": period_text(before),
+        "after": after,
+        "after_text": period_text(after),
+    }
+
+
+def _new_budget(month: Period) -> dict[str, str]:
+    """What the form for a new budget begins with."""
+    return {"starts": f"{month.starts}", "last": f"{month.ends - timedelta(days=1)}", "kind": "hard"}
 
 
 def _choices(actor: Actor, projects: Sequence[Project]) -> dict[str, Any]:
