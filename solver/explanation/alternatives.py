@@ -13,6 +13,8 @@ Lengths = Mapping[str, int]
 """Duration of the work in seconds on each class; empty when it is the same on all."""
 
 _SLICES_OFFERED = 2
+_PRIVATE = "@"
+"""In the name of a class that only requests which name it use: rented nodes of one plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ def variants(
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
         for name in sorted(set(state.pools) - {demand.gpu_class for demand in demands}):
+            if _PRIVATE in name:
+                continue
             profile = _same_profile(state, demand, name)
             known = not lengths or name in lengths
             if known and (demand.profile is None or profile is not None):
