@@ -38,9 +38,7 @@ def variants(
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
-        for name in sorted(set(state.pools) - {demand.gpu_class for demand in demands}):
-            if _PRIVATE in name:
-                continue
+        for name in _others(state, demands):
             profile = _same_profile(state, demand, name)
             known = not lengths or name in lengths
             if known and (demand.profile is None or profile is not None):
@@ -54,6 +52,12 @@ def variants(
             smaller = replace(demand, profile=profile, share=None, level=level)
             seconds = _stretched(state, demand, smaller) if lengths else demand.duration
             yield Variant("slice", replace(smaller, duration=seconds))
+
+
+def _others(state: CycleState, demands: tuple[Demand, ...]) -> list[str]:
+    """The classes that everybody may ask for and these do not."""
+    others = set(state.pools) - {demand.gpu_class for demand in demands}
+    return sorted(name for name in others if _PRIVATE not in name)
 
 
 def fewer(demand: Demand) -> Demand:
