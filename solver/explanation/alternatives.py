@@ -78,7 +78,7 @@ def alternatives(
     starts: int,
     lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
-    """Windows for a refused request: `later`, then variants at `starts`."""
+    """Windows for a refused request: `later`, then variants and fewer GPUs at `starts`."""
     found = [later] if later else []
     if starts > state.now + state.policy.horizon:
         # No window so far ahead is planned, of whichever class.
@@ -90,7 +90,21 @@ def alternatives(
         if pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count:
             other = state.at(variant.demand, starts)
             found += [other] if other else []
+    if not lengths and len(found) < state.policy.alternatives:
+        found += [less] if (less := _as_many_as_fit(state, asked, starts)) else []
     return tuple(alternative_of(each) for each in found)
+
+
+def _as_many_as_fit(state: CycleState, asked: tuple[Demand, ...], starts: int) -> Fit | None:
+    """The most GPUs of the first class that fit at exactly that time, where fewer than asked do."""
+    found, least = None, 1
+    for demand in (each for each in one_class(state, asked)[:1] if not each.pin):
+        most = demand.count - 1
+        while least <= most:
+            count = (least + most + 1) // 2
+            fit = state.at(replace(demand, count=count), starts)
+            found, least, most = (fit, count + 1, most) if fit else (found, least, count - 1)
+    return found
 
 
 def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
