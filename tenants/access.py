@@ -173,7 +173,16 @@ def acting_members(tenant_id: UUID) -> QuerySet[Membership]:
 
 def may_still_book(user_id: int, project: Project) -> bool:
     """Whether the person may book in the project at present, without a request of theirs."""
-    roles = Q(role=Role.TENANT_ADMIN) | Q(project=project, role__in=[Role.RESEARCHER, Role.LEAD])
+    return _has_still(user_id, project, Role.RESEARCHER, Role.LEAD)
+
+
+def may_still_lead(user_id: int, project: Project) -> bool:
+    """Whether the person leads the project at present, without a request of theirs."""
+    return _has_still(user_id, project, Role.LEAD)
+
+
+def _has_still(user_id: int, project: Project, *names: str) -> bool:
+    roles = Q(role=Role.TENANT_ADMIN) | Q(project=project, role__in=names)
     members = acting_members(project.tenant_id).filter(roles, user=user_id)
     return project.is_open and members.exists()
 

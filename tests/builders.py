@@ -73,7 +73,7 @@ def a_user(
 def a_session(user: User) -> Session:
     """A browser in which `user` is signed in."""
     now = timezone.now()
-    with as_system():
+    with as_owner():
         return Session.objects.create(
             digest=token_bytes(32),
             user=user,

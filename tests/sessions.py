@@ -5,7 +5,7 @@ from django.contrib.auth import SESSION_KEY
 from tenants.models import Session
 from tenants.services.sign_in.sessions import session_digest
 from tenants.web.sessions import SessionStore as PortalsStore
-from tests.roles import as_system
+from tests.roles import as_owner
 
 
 class SessionStore(PortalsStore):
@@ -16,7 +16,7 @@ class SessionStore(PortalsStore):
         if self.proof is not None:
             super().sign_in(user_id)
             return
-        with as_system():
+        with as_owner():
             digest = session_digest(self.session_key or "")
             Session.objects.filter(digest=digest).update(user_id=user_id)
         self.person = user_id

@@ -91,14 +91,16 @@ class Stop(models.Model):
 
     @property
     def of(self) -> str:
-        """What is stopped, as in a sentence: `the tier spot`."""
+        """What is stopped, as in a sentence: `the tier Spot`."""
         if self.scope == self.Scope.SITE:
             return "the whole site"
         if self.booking is not None:
             return f"{self.booking.label} of {self.tenant}"
         if self.scope == self.Scope.TENANT:
             return f"the tenant {self.tenant}"
-        return f"the tier {self.tier_id}" if self.tier_id else f"the class {self.gpu_class_id}"
+        if self.tier is not None:
+            return f"the tier {self.tier.name}"
+        return f"the class {self.gpu_class.label}" if self.gpu_class is not None else ""
 
     def is_in_force(self, now: datetime) -> bool:
         """Whether it has neither ended nor reached its planned end."""

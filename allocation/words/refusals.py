@@ -270,6 +270,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(owner)s can't book in %(project)s any more, so the booking can't get more. It can be "
         "ended or made smaller."
     ),
+    "override_left": gettext_lazy(
+        "%(who)s can't book in %(place)s any more, so nothing can be granted. Decline the request."
+    ),
     "asker_left": gettext_lazy("The person can't book in this project any more, so this can't be approved."),
     "approval_was_approved": gettext_lazy("%(actor)s has approved this already."),
     "approval_was_declined": gettext_lazy("%(actor)s has declined this already."),

@@ -80,7 +80,7 @@ def scim_config(request: HttpRequest) -> HttpResponse:
 
 def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     people = directory_people(tenant)
-    if wanted := request.GET.get("filter", ""):
+    if (wanted := request.GET.get("filter")) is not None:
         from portal.api.scim_resources import Person, filter_read  # noqa: PLC0415 (see there)
 
         people = _named(tenant, *filter_read(Person, wanted, ("userName", "externalId")))
@@ -99,7 +99,7 @@ def _named(tenant: Tenant, attribute: str, value: str) -> QuerySet[User]:
 def _create(request: HttpRequest, tenant: Tenant) -> Answer:
     from portal.api.scim_resources import Person, resource_read  # noqa: PLC0415 (see there)
 
-    terms = _terms(resource_read(Person, body_of(request)), is_active=True)
+    terms = _terms(resource_read(Person, body_of(request)))
     user = directory_person_create(tenant=tenant, terms=terms, now=timezone.now())
     return _shown(tenant, directory_person(tenant, user.username)), HTTPStatus.CREATED
 
@@ -114,7 +114,7 @@ def _replace(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
 
     before = _shown(tenant, user)
     stated = resource_read(Person, body_of(request))
-    terms = _terms(stated, is_active=is_active_in(tenant, user))
+    terms = _terms(stated)
     kept = {
         each: before["name"][key]
         for each, key in (("given", "givenName"), ("family", "familyName"))
@@ -132,7 +132,10 @@ def _patch(request: HttpRequest, tenant: Tenant, user: User) -> Answer:
     wanted = resource_patched(Person, before, body_of(request))
     if wanted.active is None:
         raise invalid("invalidValue", refusal_text("scim_active"), "active")
-    terms = _terms(wanted, is_active=wanted.active)
+    terms = _terms(wanted)
+    if wanted.active == before["active"]:
+        # Somebody else may change it meanwhile.
+        terms = replace(terms, is_active=None)
     return _changed(tenant, user, terms, _values(wanted.model_dump())), HTTPStatus.OK
 
 
@@ -187,15 +190,14 @@ def _shown(tenant: Tenant, user: User) -> dict[str, Any]:
     }
 
 
-def _terms(stated: "Person", *, is_active: bool) -> PersonTerms:
-    """The person as stated; `is_active` counts where that is left open."""
+def _terms(stated: "Person") -> PersonTerms:
     name = stated.name
     return PersonTerms(
         user_name=stated.user_name or "",
         external_id=stated.external_id or "",
         given=(name.given_name if name else None) or "",
         family=(name.family_name if name else None) or "",
-        is_active=is_active if stated.active is None else stated.active,
+        is_active=stated.active,
     )
 
 

@@ -21,6 +21,10 @@ from tenants.services.sign_in.rate_limits import call_limit_check
 LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 CONTENT = "application/scim+json"
+# `attributes` and the order are hints, which may be left aside (RFC 7644, 3.4.2.3 and 3.9).
+PARAMETERS = frozenset(
+    ("filter", "startIndex", "count", "attributes", "excludedAttributes", "sortBy", "sortOrder")
+)
 MOST = 200
 LONGEST_BODY = 1_000_000
 KINDS = (
@@ -50,6 +54,10 @@ def served(request: HttpRequest, acts: Mapping[str, Act]) -> HttpResponse:
             act = acts.get(request.method or "")
             if act is None:
                 return _error(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {', '.join(acts)}.")
+            _check_parameters(request)
+            if request.method != "GET":
+                # A change is computed from what is there, so one is made after the other.
+                Tenant.objects.select_for_update().get(id=tenant.id)
             body, status = act(request, tenant)
     except Refused as refusal:
         return _refused(refusal)
@@ -63,6 +71,15 @@ def _tenant(request: HttpRequest) -> Tenant | None:
     if kind.lower() != "bearer" or not clear:
         return None
     return directory_of(clear, now=timezone.now(), address=client_address(request.META))
+
+
+def _check_parameters(request: HttpRequest) -> None:
+    """A parameter that is not read would widen a search: to everybody, where `FILTER` names one."""
+    for name, values in request.GET.lists():
+        if name not in PARAMETERS:
+            raise invalid("invalidValue", refusal_text("scim_parameter", name=name[:80]), name[:80])
+        if len(values) > 1:
+            raise invalid("invalidValue", refusal_text("scim_parameter_twice", name=name), name)
 
 
 def listed(request: HttpRequest, rows: QuerySet[M], shown: Callable[[M], dict[str, Any]]) -> Answer:
@@ -124,7 +141,8 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole(request: HttpRequest, name: str, default: int) -> int:
     text = request.GET.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise invalid("invalidValue", refusal_text("scim_number", name=name), name)
     return int(text)
 

@@ -12,7 +12,9 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from portal.api.scim_frame import Answer, body_of, listed, served
+from portal.words import refusal_text
 from tenants.models import DirectoryGroup, Tenant
+from tenants.platform.errors import invalid
 from tenants.platform.text import first_invisible
 from tenants.services.directory.groups import (
     GroupTerms,
@@ -51,7 +53,7 @@ def scim_group(request: HttpRequest, key: str) -> HttpResponse:
 
 def _list(request: HttpRequest, tenant: Tenant) -> Answer:
     groups = directory_groups(tenant)
-    if wanted := request.GET.get("filter", ""):
+    if (wanted := request.GET.get("filter")) is not None:
         from scim2_models import Group  # noqa: PLC0415 (see portal.api.scim_resources)
 
         from portal.api.scim_resources import filter_read  # noqa: PLC0415 (see there)
@@ -118,6 +120,8 @@ def _remove(_: HttpRequest, tenant: Tenant, group: DirectoryGroup) -> Answer:
 
 
 def _terms(stated: "Group") -> GroupTerms:
+    if any((each.type or "User").lower() != "user" for each in stated.members or []):
+        raise invalid("invalidValue", refusal_text("scim_member_type"), "members")
     members = frozenset(str(each.value or "") for each in stated.members or [])
     return GroupTerms(stated.display_name or "", stated.external_id or "", members)
 

@@ -10,13 +10,15 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from scim2_models import (
     URN,
     CaseExact,
     ComplexAttribute,
     Context,
+    EnterpriseUser,
     Group,
+    Name,
     PatchOp,
     Required,
     Resource,
@@ -70,12 +72,17 @@ _FILTERS: dict[type[Resource[Any]], "type[ScimFilter[Any]]"] = {
     Group: ScimFilter[Group],
 }
 
-_USERS = {(field.serialization_alias or name).lower() for name, field in User.model_fields.items()}
+
+def _names_of(model: type[BaseModel]) -> set[str]:
+    return {(field.serialization_alias or name).lower() for name, field in model.model_fields.items()}
+
+
 # What may be sent and is not kept. Names are in small letters.
-_IGNORED: dict[type[Resource[Any]], set[str]] = {
-    Person: {*_USERS, ENTERPRISE.lower()},
-    Group: set(),
+_IGNORED: dict[type[BaseModel], set[str]] = {
+    Person: {*_names_of(User), ENTERPRISE.lower()},
+    PersonName: _names_of(Name),
 }
+_EXTENSION = _names_of(EnterpriseUser)
 
 
 def resource_read(model: type[R], body: Mapping[str, Any]) -> R:
@@ -93,10 +100,21 @@ def resource_read(model: type[R], body: Mapping[str, Any]) -> R:
             scim_ctx=Context.RESOURCE_CREATION_REQUEST,
             scim_policy=lenient,
         )
-    for name in found.unknown_attributes or {}:
-        if name.lower() not in _IGNORED[model]:
-            raise invalid("invalidValue", refusal_text("scim_unknown", name=name[:80]), name[:80])
+    for name in _unknown(found):
+        raise invalid("invalidValue", refusal_text("scim_unknown", name=name[:80]), name[:80])
     return found
+
+
+def _unknown(found: Person | Group) -> Iterator[str]:
+    """Names of a resource, and inside of its attributes, that SCIM does not know."""
+    parts = (found.members or []) if isinstance(found, Group) else [found.name]
+    for part in (found, *parts):
+        if part is not None:
+            ignored = _IGNORED.get(type(part), set())
+            yield from (name for name in part.unknown_attributes if name.lower() not in ignored)
+    for name, value in found.unknown_attributes.items():
+        if name.lower() == ENTERPRISE.lower() and isinstance(value, dict):
+            yield from (each for each in value if each.lower() not in _EXTENSION)
 
 
 def resource_patched(model: type[R], stated: Mapping[str, Any], body: Mapping[str, Any]) -> R:
@@ -141,6 +159,8 @@ def _operate(model: type[R], found: R, sent: object) -> None:
         raise invalid("invalidSyntax", refusal_text("scim_operation"), "Operations")
     operation = {name.lower(): value for name, value in sent.items()}
     value = operation.get("value")
+    if value == {}:
+        raise invalid("invalidValue", refusal_text("scim_empty"), "value")
     if operation.get("path") in (None, ""):
         operation.pop("path", None)
         if isinstance(value, dict):

@@ -13,6 +13,8 @@ Lengths = Mapping[str, int]
 """Duration of the work in seconds on each class; empty when it is the same on all."""
 
 _SLICES_OFFERED = 2
+_PRIVATE = "@"
+"""In the name of a class that only requests which name it use: rented nodes of one plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def variants(
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
-        for name in sorted(set(state.pools) - {demand.gpu_class for demand in demands}):
+        for name in _others(state, demands):
             profile = _same_profile(state, demand, name)
             known = not lengths or name in lengths
             if known and (demand.profile is None or profile is not None):
@@ -50,6 +52,12 @@ def variants(
             smaller = replace(demand, profile=profile, share=None, level=level)
             seconds = _stretched(state, demand, smaller) if lengths else demand.duration
             yield Variant("slice", replace(smaller, duration=seconds))
+
+
+def _others(state: CycleState, demands: tuple[Demand, ...]) -> list[str]:
+    """The classes that everybody may ask for and these do not."""
+    others = set(state.pools) - {demand.gpu_class for demand in demands}
+    return sorted(name for name in others if _PRIVATE not in name)
 
 
 def fewer(demand: Demand) -> Demand:
@@ -70,7 +78,7 @@ def alternatives(
     starts: int,
     lengths: Lengths | None = None,
 ) -> tuple[Alternative, ...]:
-    """Windows for a refused request: `later`, then variants at `starts`."""
+    """Windows for a refused request: `later`, then variants and fewer GPUs at `starts`."""
     found = [later] if later else []
     if starts > state.now + state.policy.horizon:
         # No window so far ahead is planned, of whichever class.
@@ -82,7 +90,21 @@ def alternatives(
         if pool.serves(demand.shape) and pool.most(demand.shape, demand.level) >= demand.count:
             other = state.at(variant.demand, starts)
             found += [other] if other else []
+    if not lengths and len(found) < state.policy.alternatives:
+        found += [less] if (less := _as_many_as_fit(state, asked, starts)) else []
     return tuple(alternative_of(each) for each in found)
+
+
+def _as_many_as_fit(state: CycleState, asked: tuple[Demand, ...], starts: int) -> Fit | None:
+    """The most GPUs of the first class that fit at exactly that time, where fewer than asked do."""
+    found, least = None, 1
+    for demand in (each for each in one_class(state, asked)[:1] if not each.pin):
+        most = demand.count - 1
+        while least <= most:
+            count = (least + most + 1) // 2
+            fit = state.at(replace(demand, count=count), starts)
+            found, least, most = (fit, count + 1, most) if fit else (found, least, count - 1)
+    return found
 
 
 def in_fleet(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:

@@ -22,7 +22,7 @@ from tenants.services import (
 )
 from tenants.tasks import sweep
 from tests.builders import a_member, a_project, a_tenant, a_user, actor_now, an_operator, signed_in
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -163,6 +163,7 @@ def test_the_sweeper_takes_old_keys_and_sessions_only() -> None:
                 is_final=True,
                 created=now - timedelta(days=age),
             )
+    with as_owner():
         for name, left in (("gone", -1), ("live", 1)):
             Session.objects.create(
                 digest=name.encode(),

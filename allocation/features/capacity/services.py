@@ -18,8 +18,8 @@ from allocation.models import Booking
 from allocation.queries.fleet.stops import stop_sentence, stops_covering
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
-from tenants.access import Actor, access_project, access_project_to_book
-from tenants.audit import audited
+from tenants.access import Actor, access_project, access_project_to_book, may_still_book
+from tenants.audit import audit_record, audited
 from tenants.models import GpuClass, Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
@@ -240,6 +240,28 @@ def plans_end(now: datetime) -> int:
             if plan.state in CapacityPlan.OPEN:
                 plan_close(plan, plan.State.ENDED, now)
     return len(over)
+
+
+def plans_of_departed_cancel(now: datetime) -> int:
+    """Cancels what was planned for projects that were closed, and by people who may book there no more;
+    returns how many."""
+    rows = CapacityPlan.objects.filter(state__in=CapacityPlan.OPEN).select_related("project")
+    left = [row.id for row in rows.order_by("id") if not may_still_book(row.created_by_id, row.project)]
+    for key in left:
+        with transaction.atomic():
+            plan = CapacityPlan.objects.select_for_update(of=("self",)).select_related("project").get(id=key)
+            if plan.state in CapacityPlan.OPEN:
+                plan.note = "Who made it has left." if plan.project.is_open else "The project is closed."
+                plan_close(plan, plan.State.CANCELLED, now)
+                audit_record(
+                    tenant_id=plan.tenant_id,
+                    actor_id=None,
+                    action="capacity_plan.cancelled",
+                    target=("capacity_plan", plan.id),
+                    now=now,
+                    detail={"project": plan.project.slug, "why": plan.note},
+                )
+    return len(left)
 
 
 def plan_close(plan: CapacityPlan, state: str, now: datetime) -> None:

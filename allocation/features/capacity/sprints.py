@@ -22,7 +22,7 @@ from allocation.features.capacity.services import (
 from allocation.points import Sprint, SprintAct
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
-from tenants.access import Actor, access_project
+from tenants.access import Actor, access_project, may_still_lead
 from tenants.audit import audited
 from tenants.models import GpuClass
 from tenants.outbox import task_request
@@ -124,7 +124,8 @@ def _planned(sprint: Sprint, rule: SprintRule, now: datetime) -> str:
         most_cost=rule.most_cost,
         source="sprint",
     )
-    is_rented = rule.mode == SprintRule.Mode.RENT
+    # Who set the rule decides by it, as long as they lead the project.
+    is_rented = rule.mode == SprintRule.Mode.RENT and may_still_lead(rule.changed_by_id, sprint.project)
     decided_by = rule.changed_by_id if is_rented else None
     cause = Cause(reference=sprint.reference, decided_by=decided_by, is_proposal=not is_rented)
     try:
@@ -137,7 +138,7 @@ def _planned(sprint: Sprint, rule: SprintRule, now: datetime) -> str:
             )
     except Refused as refusal:
         return f"Nothing is rented for the sprint: {refusal.sentence}"
-    what = f"up to {plan.gpus} {plan.gpu_class_id}, at most {money_text(plan.most_cost, plan.currency)}"
+    what = f"up to {plan.gpus} {plan.gpu_class.label}, at most {money_text(plan.most_cost, plan.currency)}"
     if plan.state == plan.State.ACTIVE:
         return f"For the sprint bookings that would wait may use rented GPUs: {what}."
     return f"Proposed for the sprint: {what}. A lead approves it at /t/{sprint.actor.tenant_slug}/capacity."

@@ -26,7 +26,7 @@ from allocation.features.capacity.providers import (
     ProviderFailed,
     providers,
 )
-from allocation.features.capacity.services import plans_end
+from allocation.features.capacity.services import plans_end, plans_of_departed_cancel
 from allocation.features.capacity.watching import machine_watch, machines_give_back
 from allocation.models import Booking
 from allocation.rules.states import State
@@ -83,6 +83,7 @@ def _turn(now: datetime, open_provider: Callable[[Provider], Machines]) -> None:
             opened[provider.name] = open_provider(provider)
         return opened[provider.name]
 
+    plans_of_departed_cancel(now)
     bookings_burst(now)
     machines_plan(now)
     listed = _listed(by_name, at)

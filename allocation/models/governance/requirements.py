@@ -74,8 +74,10 @@ class Requirement(models.Model):
 
     @property
     def target(self) -> str:
-        """What demands it: `class h100` or `tier spot`."""
-        return f"class {self.gpu_class_id}" if self.gpu_class_id else f"tier {self.tier_id}"
+        """What demands it: `class H100 80 GB` or `tier Spot`."""
+        if self.gpu_class is not None:
+            return f"class {self.gpu_class.label}"
+        return f"tier {self.tier.name}" if self.tier is not None else ""
 
 
 class Acceptance(models.Model):

@@ -64,7 +64,7 @@ from allocation.services.shards import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
 from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
-from solver import LEFT, Kept, Part, Plan, Snapshot, digest, solve
+from solver import LEFT, Alternative, Kept, Part, Plan, Snapshot, digest, solve
 from solver.model.rows import Rows
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
@@ -384,17 +384,20 @@ def _lead() -> tuple[int, int]:
         return term, withheld
 
 
+def _of_classes(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    return tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in alternatives)
+
+
 def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
-    classes = {
-        *(each.gpu_class for each in plan.assigns),
-        *(each.gpu_class for each in plan.waits),
-        *(each.gpu_class for each in plan.moves),
-    }
-    if not any(map(is_pooled, classes)):
+    instead = [other for each in (*plan.refusals, *plan.changes) for other in each.alternatives]
+    every = (*plan.assigns, *plan.waits, *plan.moves, *instead)
+    if not any(is_pooled(each.gpu_class) for each in every):
         return plan
     return replace(
         plan,
+        refusals=tuple(replace(each, alternatives=_of_classes(each.alternatives)) for each in plan.refusals),
+        changes=tuple(replace(each, alternatives=_of_classes(each.alternatives)) for each in plan.changes),
         assigns=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.assigns),
         waits=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.waits),
         moves=tuple(replace(each, gpu_class=class_of(each.gpu_class)) for each in plan.moves),

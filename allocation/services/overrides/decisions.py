@@ -23,8 +23,8 @@ from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.services.budgets import budget_fund, budgets_lock
-from tenants.access import Actor
-from tenants.models import User
+from tenants.access import Actor, acting_members, may_still_book, require_open
+from tenants.models import Role, User
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.input_values import name_read
@@ -64,8 +64,8 @@ def override_grant(*, actor: Actor, override_id: UUID, grant: Grant, now: dateti
     """Grants what was asked, or another amount and end.
 
     Raises:
-        Refused: `not_found`, `not_allowed`, `override_over`, `bad_amount`, `bad_until`,
-            `bad_reason`, `booking_over`.
+        Refused: `not_found`, `not_allowed`, `override_over`, `owner_left`, `bad_amount`,
+            `bad_until`, `bad_reason`, `booking_over`.
     """
     with transaction.atomic():
         row = _asked(access_override(actor, override_id), now)
@@ -170,7 +170,8 @@ def _of_operator(override_id: UUID) -> Override:
 
 def _locked(row: Override) -> Override:
     rows = Override.objects.select_for_update(of=("self",))
-    return rows.select_related("project", "booking", "budget", "tenant").get(id=row.id)
+    more = ("project", "booking", "budget", "tenant", "person", "asked_by")
+    return rows.select_related(*more).get(id=row.id)
 
 
 def _asked(row: Override, now: datetime) -> Override:
@@ -187,7 +188,24 @@ def _over(row: Override) -> Refused:
     return Refused("override_over", refusal_text("override_over", state=row.get_state_display().lower()))
 
 
+def _standing_check(row: Override) -> None:
+    """Nobody gets more who may not book there any more. Their request can be declined."""
+    if row.project is not None:
+        require_open(row.project)
+    person = row.person or row.asked_by
+    if person is None:
+        return
+    if row.project is not None:
+        is_there = may_still_book(person.pk, row.project)
+    else:
+        is_there = acting_members(row.tenant_id).filter(user=person).exclude(role=Role.VIEWER).exists()
+    if not is_there:
+        place = (row.project or row.tenant).name
+        raise Refused("owner_left", refusal_text("override_left", who=person.display_name, place=place))
+
+
 def _granted(row: Override, person_id: int, name: str, grant: Grant, now: datetime) -> Override:
+    _standing_check(row)
     _grant(row, person_id, grant, now)
     row.save(update_fields=list(_GRANTED))
     _apply(row, name, person_id, now)

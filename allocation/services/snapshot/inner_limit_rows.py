@@ -1,10 +1,10 @@
 """Limits inside a tenant in a snapshot: labs, persons, and limits at some times."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from solver import FOREVER, LabLimit, Override, PersonLimit
+from solver import FOREVER, LabLimit, Limit, Override, PersonLimit
 from tenants.lab_queries import times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.rules.limit_times import FOREVER as NEVER
@@ -18,23 +18,39 @@ _NO_LIMIT = 1 << 56
 
 @dataclass(frozen=True, slots=True)
 class InnerLimits:
-    """Rows of labs, of persons, and of limits at some times."""
+    """Rows of labs, of persons, and of limits at some times. `projects`: limits that restrict nothing, of
+    projects that have one at some times only."""
 
     labs: tuple[LabLimit, ...] = ()
+    projects: tuple[Limit, ...] = ()
     persons: tuple[PersonLimit, ...] = ()
     windows: tuple[QuotaWindow, ...] = ()
     lab_caps: tuple[LabQuota, ...] = ()
     """The rows of labs that have a cap of GPU-hours."""
 
 
-def inner_limits_read() -> InnerLimits:
-    """All of them; under row-level security, of one tenant."""
-    labs = list(LabQuota.objects.order_by("lab_id", "gpu_class_id"))
-    rows = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
-    persons, windows = list(map(_person_of, rows)), tuple(QuotaWindow.objects.order_by("id"))
-    caps = tuple(row for row in labs if row.cap_gpu_hours is not None)
+def inner_limits_read(quotas: Collection[Quota]) -> InnerLimits:
+    """All of them next to these quotas; under row-level security, of one tenant."""
+    windows = tuple(QuotaWindow.objects.order_by("id"))
+    rows = list(LabQuota.objects.order_by("lab_id", "gpu_class_id"))
+    labs = _labs_of(rows, windows, quotas)
+    own = PersonQuota.objects.order_by("tenant_id", "project_id", "user_id", "gpu_class_id")
+    persons = list(map(_person_of, own))
+    caps = tuple(row for row in rows if row.cap_gpu_hours is not None)
     every = (*persons, *_timed_persons(persons, windows))
-    return InnerLimits(_labs_of(labs), every, windows, caps)
+    return InnerLimits(labs, _timed_projects(windows, quotas), every, windows, caps)
+
+
+def _timed_projects(windows: Iterable[QuotaWindow], quotas: Iterable[Quota]) -> tuple[Limit, ...]:
+    known = {(row.project_id, row.gpu_class_id) for row in quotas}
+    found = {
+        (str(row.project_id), row.gpu_class_id): str(row.tenant_id)
+        for row in windows
+        if row.project_id is not None
+        and row.user_id is None
+        and (row.project_id, row.gpu_class_id) not in known
+    }
+    return tuple(Limit(owner, found[owner, name], name, 0, None, None) for owner, name in sorted(found))
 
 
 def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow]) -> list[PersonLimit]:
@@ -53,6 +69,7 @@ def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow
 def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) -> tuple[Override, ...]:
     """What each owner's limit rises or falls by, and when, from the begin of the day on."""
     limits = {(str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas}
+    limits |= {(row.owner, row.gpu_class): None for row in inner.projects}
     for lab in inner.labs:
         most = None if lab.borrow is None else lab.guaranteed + lab.borrow
         limits[lab.owner, lab.gpu_class] = most
@@ -76,7 +93,7 @@ def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) 
         if (owner, gpu_class) not in limits:
             continue
         base = limits[owner, gpu_class]
-        usual = sure[owner, gpu_class] + _NO_LIMIT if base is None else base
+        usual = sure.get((owner, gpu_class), 0) + _NO_LIMIT if base is None else base
         until = since + timedelta(days=HORIZON_DAYS)
         steps += [
             Override(
@@ -92,25 +109,37 @@ def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) 
     return tuple(steps)
 
 
-def _labs_of(rows: list[LabQuota]) -> tuple[LabLimit, ...]:
-    if not rows:
+def _labs_of(
+    rows: Iterable[LabQuota], windows: Iterable[QuotaWindow], quotas: Iterable[Quota]
+) -> tuple[LabLimit, ...]:
+    """Limits of labs. One that has a limit at some times only gets one that restricts nothing."""
+    timed = {(str(row.lab_id), row.gpu_class_id): str(row.tenant_id) for row in windows if row.lab_id}
+    found = {(str(row.lab_id), row.gpu_class_id): row for row in rows}
+    if not timed and not found:
         return ()
     projects: dict[str, list[str]] = {}
     members = Project.objects.filter(lab__isnull=False).order_by("id")
     for project_id, lab_id in members.values_list("id", "lab_id"):
         projects.setdefault(str(lab_id), []).append(str(project_id))
-    return tuple(
+    sure = {(str(row.project_id), row.gpu_class_id): row.guaranteed_units for row in quotas}
+    limits = [
         LabLimit(
-            str(row.lab_id),
+            lab,
             str(row.tenant_id),
-            row.gpu_class_id,
+            name,
             row.guaranteed_units,
             row.borrow_limit_units,
             row.lend_limit_units,
-            tuple(projects.get(str(row.lab_id), ())),
+            tuple(projects.get(lab, ())),
         )
-        for row in rows
-    )
+        for (lab, name), row in found.items()
+    ]
+    for (lab, name), tenant in sorted(timed.items()):
+        if (lab, name) not in found:
+            inside = tuple(projects.get(lab, ()))
+            guaranteed = sum(sure.get((project, name), 0) for project in inside)
+            limits.append(LabLimit(lab, tenant, name, guaranteed, None, None, inside))
+    return tuple(limits)
 
 
 def _person_of(row: PersonQuota) -> PersonLimit:

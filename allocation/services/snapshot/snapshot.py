@@ -145,11 +145,11 @@ def limits_read(
     used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
         present = {*INNER_LIMITS, "blackouts", "cooling", "overrides"}
-    inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read()
+    inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read(quotas)
     return {
         "labs": inner.labs,
         "persons": inner.persons,
-        "limits": limits_of(quotas),
+        "limits": (*limits_of(quotas), *inner.projects),
         "caps": caps_of((*quotas, *inner.lab_caps), used, now, inner.labs),
         "used": used,
         "blackouts": maintenance_read(now) if "blackouts" in present else (),

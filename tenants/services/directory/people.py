@@ -36,13 +36,13 @@ LONGEST_ID = 255
 
 @dataclass(frozen=True, slots=True)
 class PersonTerms:
-    """A person as the directory states it."""
+    """A person as the directory states it. `is_active`: None leaves it as it is."""
 
     user_name: str
     external_id: str = ""
     given: str = ""
     family: str = ""
-    is_active: bool = True
+    is_active: bool | None = None
 
 
 def directory_people(tenant: Tenant) -> QuerySet[User]:
@@ -130,7 +130,7 @@ def directory_person_create(*, tenant: Tenant, terms: PersonTerms, now: datetime
             )
         roles_for_everybody_set(provider, user, now)
     _note(tenant, user, "directory.created", now, {"user_name": terms.user_name})
-    if not terms.is_active:
+    if terms.is_active is False:
         directory_active_set(tenant=tenant, user=user, is_active=False, now=now)
     return user
 
@@ -155,6 +155,8 @@ def directory_person_change(*, tenant: Tenant, user: User, terms: PersonTerms, n
         made.save(update_fields=["user_name"])
         user.first_name, user.last_name = terms.given, terms.family
         user.save(update_fields=["first_name", "last_name"])
+    if terms.is_active is None:
+        return user
     return directory_active_set(tenant=tenant, user=user, is_active=terms.is_active, now=now)
 
 

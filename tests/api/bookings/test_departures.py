@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import DatabaseError, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -13,12 +14,13 @@ from allocation.rules.states import State
 from allocation.services.bookings.departures import departures_apply, departures_due
 from allocation.services.decide.cycle import tick_has_work
 from tenants.models import Departure, KnownPerson, Membership, Project, Tenant, User
+from tenants.platform.wall import tenant_tx
 from tenants.services import membership_remove, membership_role_set, project_open_set
 from tests.api.builders import Site, said
-from tests.builders import a_member
+from tests.builders import a_member, a_tenant
 from tests.builders_allocation import a_booking
 from tests.builders_pauses import a_pause
-from tests.roles import as_owner, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.django_db
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
@@ -245,6 +247,19 @@ def test_a_stand_in_decides_nothing_for_a_lead_who_has_left(site: Site, way: str
     path = f"approvals/{approval['id']}"
     answer = site.viewer.post(f"{path}/approve", {"hash": approval["hash"]})
     assert answer.status_code == 404, answer.content
+
+
+@pytest.mark.parametrize("role", ["portal_web", "portal_system", "portal_ops", "portal_owner"])
+@pytest.mark.parametrize("column", ["owner", "project", "tenant"])
+def test_no_program_gives_a_booking_to_another_one(site: Site, role: str, column: str) -> None:
+    """Not even to a colleague in the same project: what is planned would not be cancelled with its owner."""
+    booking = a_booking(site.project, site.people["researcher"].id, state=State.QUEUED)
+    others = {"owner": site.people["lead"], "project": site.hidden, "tenant": a_tenant("other")}
+    with tenant_tx(site.tenant.id), as_role(role):
+        rows = Booking.objects.filter(id=booking.id)
+        assert rows.update(owner=booking.owner, project=booking.project, name=booking.name) == 1
+        with pytest.raises(DatabaseError, match="keeps its owner and project"), transaction.atomic():
+            rows.update(**{column: others[column]})
 
 
 def test_nothing_is_approved_in_a_closed_project(site: Site) -> None:

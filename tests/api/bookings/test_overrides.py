@@ -22,7 +22,15 @@ from allocation.services.snapshot.override_rows import overrides_read
 from billing.models import Budget
 from portal.integrations.mail.send import mails_send
 from portal.integrations.notifications.delivery import people_notify
-from tenants.models import AuditEntry, Notification, OutboxMessage, Tier, User
+from tenants.models import (
+    AuditEntry,
+    Membership,
+    Notification,
+    OutboxMessage,
+    Project,
+    Tier,
+    User,
+)
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, a_site, row_counts, said
 from tests.roles import as_owner, as_system
@@ -104,6 +112,37 @@ def test_more_quota_is_asked_for_and_granted_until_a_date(
         ("override.granted", "ada"),
         ("override.ended", "ada"),
     ]
+
+
+@pytest.mark.parametrize("way", ["removed", "made a viewer", "closed"])
+@pytest.mark.parametrize("kind", ["quota", "person_quota"])
+def test_who_has_left_is_granted_nothing(deciding_site: Site, way: str, kind: str) -> None:
+    site = deciding_site
+    more = {"kind": kind, "gpu_class": "h100", "amount": "2", "reason": "A deadline"}
+    key = asked(site.researcher, more | ({"project": "folding"} if kind == "quota" else {}))
+    with as_system():
+        theirs = Membership.objects.filter(user=site.people["researcher"])
+        if way == "removed":
+            theirs.delete()
+        elif way == "made a viewer":
+            theirs.update(role="viewer")
+        else:
+            with as_owner():
+                User.objects.filter(id=site.people["researcher"].id).update(is_active=False)
+    before = row_counts()
+    answer = site.admin.post(f"overrides/{key}/grant", {})
+    assert (answer.status_code, said(answer)["code"]) == (409, "owner_left"), answer.content
+    assert row_counts() == before
+    declined = site.admin.post(f"overrides/{key}/decline", {"reason": "They have left."})
+    assert said(declined)["state"] == "declined"
+
+
+def test_nothing_is_granted_to_a_closed_project(deciding_site: Site) -> None:
+    site = deciding_site
+    key = asked(site.researcher, {"kind": "quota", "gpu_class": "h100", "amount": "2", "project": "folding"})
+    with as_system():
+        Project.objects.filter(id=site.project.id).update(is_open=False)
+    assert said(site.admin.post(f"overrides/{key}/grant", {}))["code"] == "not_allowed"
 
 
 def test_one_booking_of_a_full_project_runs_by_an_exception_of_its_own(deciding_site: Site) -> None:

@@ -70,7 +70,7 @@ def test_the_page_asks_with_numbers_first(site: Site) -> None:
     with as_system():
         stop = Stop.objects.get()
     page = client.get("/ops/stops").content.decode()
-    assert "the tier standard" in page
+    assert "the tier Standard" in page
     assert "Nothing is stopped" not in page
     assert client.post(f"/ops/stops/{stop.id}/end").status_code == 302
     assert "History" in client.get("/ops/stops").content.decode()

@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from allocation.services.snapshot.snapshot import rules_read
 from solver import LabLimit, PersonLimit
-from tenants.models import AuditEntry, QuotaWindow
+from tenants.models import AuditEntry, Quota, QuotaWindow
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Api, Site, row_counts, said
 from tests.builders import UNITS_PER_GPU
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 
@@ -233,6 +233,24 @@ def starts_today(api: Api, body: dict[str, str]) -> bool:
     """Whether the first option of a quote starts within the next hour."""
     best = said(api.post("quotes", body))["options"][0]
     return datetime.fromisoformat(best["starts"]) < timezone.now() + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("of", [{"project": "folding"}, {"lab": "physics"}], ids=lambda of: next(iter(of)))
+def test_a_limit_at_some_times_counts_where_there_is_none_at_all_times(
+    site: Site, of: dict[str, str]
+) -> None:
+    with as_owner():
+        Quota.objects.filter(project=site.project).delete()
+    site.admin.post("labs", {"slug": "physics", "name": "Physics"})
+    site.admin.put("projects/folding", {"lab": "physics"})
+    body = {"project": "folding", "tier": "spot", "request": "2 h100 for 10m"}
+    assert starts_today(site.researcher, body)
+    day = timezone.now().date()
+    dated = {"first_day": str(day), "last_day": str(day + timedelta(days=2)), "limit_units": UNITS_PER_GPU}
+    made = site.admin.post("quota-windows", {**of, "gpu_class": "h100", **dated})
+    assert made.status_code == 201, made.content
+    assert not starts_today(site.researcher, body)
+    assert starts_today(site.researcher, {**body, "request": "1 h100 for 10m"})
 
 
 def test_a_person_has_a_limit_at_some_times_in_a_project_or_everywhere(site: Site) -> None:

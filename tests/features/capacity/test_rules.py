@@ -64,3 +64,22 @@ def test_nobody_else_is_planned_on_a_pool_and_no_quota_counts_it() -> None:
     assert {place.gpu for place in assigned.places} <= {each.id for each in rented}
     waits = {each.booking: (each.gpu_class, each.starts - NOON) for each in plan.waits}
     assert waits == {"second": ("h100", HOUR), "others": ("h100", 20 * HOUR)}
+
+
+def test_what_is_offered_instead_names_no_pool_and_nobody_elses_machines() -> None:
+    """A window that is busy and a late change: in the fleet only rented GPUs are free."""
+    name = pooled("h100", "plan-1")
+    own, rented = gpus(2), gpus(4, name, node="cloud-1", rack="cloud")
+    held = tuple(a_held(each.id, ends=20 * HOUR) for each in own)
+    busy = a_request("busy", an_ask(1), fixed=True, earliest=HOUR)
+    too_many = a_request("many", an_ask(2, name), fixed=True, earliest=HOUR)
+    for at in (HOUR, 2 * HOUR):
+        held += tuple(a_held(each.id, booking="other", starts=at, ends=at + HOUR) for each in rented[:3])
+    fleet = (*own, *rented)
+    plan = plan_of_classes(solve(a_snapshot(busy, too_many, fleet=fleet, held=held), POLICY))
+    offered = {
+        each.booking: [(other.gpu_class, other.starts - NOON) for other in each.alternatives]
+        for each in plan.refusals
+    }
+    assert offered["busy"] == [("h100", 20 * HOUR)]
+    assert {name for name, _ in offered["many"]} == {"h100"}

@@ -11,7 +11,7 @@ from allocation.features.capacity.models import CapacityPlan
 from allocation.features.capacity.sprints import Mode, SprintRuleTerms, sprint_rule_set
 from allocation.points import Sprint, SprintAct, sprint_acts
 from tenants.access import Actor
-from tenants.models import Role
+from tenants.models import Membership, Role
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, an_actor
@@ -68,7 +68,7 @@ def test_a_sprint_rents_for_who_would_wait_until_it_is_closed(
     (act,) = acted(lab, is_started=True)
     assert act.issue == "GPU-1"
     assert act.sentence == (
-        "For the sprint bookings that would wait may use rented GPUs: up to 4 h100, at most €60.00."
+        "For the sprint bookings that would wait may use rented GPUs: up to 4 H100, at most €60.00."
     )
     (plan,) = plans()
     assert (plan.state, plan.source, plan.reference, plan.until) == ("active", "sprint", URL, NOW + 10 * DAY)
@@ -96,7 +96,7 @@ def test_a_sprint_rents_for_who_would_wait_until_it_is_closed(
 def test_a_sprint_proposes_its_plan_to_leads_even_for_one(cloud: FakeCloud, lab: Lab, lead: Actor) -> None:
     ruled(lab, lead, "propose")
     (act,) = acted(lab, is_started=True, actor=lead)
-    assert act.sentence.startswith("Proposed for the sprint: up to 4 h100, at most €60.00.")
+    assert act.sentence.startswith("Proposed for the sprint: up to 4 H100, at most €60.00.")
     assert [each.state for each in plans()] == ["proposed"]
     acted(lab, is_started=False)
     assert [each.state for each in plans()] == ["cancelled"]
@@ -115,3 +115,16 @@ def test_only_leads_set_the_rule_and_off_is_off(cloud: FakeCloud, lab: Lab, lead
     assert acted(lab, is_started=True) == []
     ruled(lab, lead, "off")
     assert acted(lab, is_started=True) == []
+
+
+@pytest.mark.parametrize("role", [None, "researcher"])
+def test_a_rule_of_who_leads_no_more_only_proposes(
+    cloud: FakeCloud, lab: Lab, lead: Actor, role: str | None
+) -> None:
+    ruled(lab, lead, "rent")
+    with as_system():
+        own = Membership.objects.filter(user_id=lead.user_id)
+        own.update(role=role) if role else own.delete()
+    (act,) = acted(lab, is_started=True)
+    assert act.sentence.startswith("Proposed for the sprint: up to 4 H100, at most €60.00.")
+    assert [(each.state, each.decided_by) for each in plans()] == [("proposed", None)]

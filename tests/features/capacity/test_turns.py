@@ -1,6 +1,7 @@
 """Machines from the plan to the settled cost: joined, used by the project alone, and given back."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from allocation.services.snapshot.snapshot import requests_of
 from billing.queries import reference_totals
 from billing.rules import month_of
 from tenants.access import Actor
-from tenants.models import Role
+from tenants.models import KnownPerson, Membership, Project, Role, Tenant
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, an_actor
@@ -50,11 +51,20 @@ def lead(lab: Lab) -> Actor:
     return an_actor(a_member(lab.project, Role.LEAD))
 
 
-def planned(lab: Lab, actor: Actor, *, count: int = 4, most: str = "60", hours: float = 8) -> CapacityPlan:
+def planned(
+    lab: Lab,
+    actor: Actor,
+    *,
+    count: int = 4,
+    most: str = "60",
+    hours: float = 8,
+    starts: datetime | None = None,
+) -> CapacityPlan:
     terms = PlanTerms(
         project=lab.project.slug,
         gpu_class="h100",
         count=count,
+        starts=starts,
         until=NOW + timedelta(hours=hours),
         most_cost=Decimal(most),
     )
@@ -310,3 +320,49 @@ def test_plans_are_asked_approved_and_refused(cloud: FakeCloud, lab: Lab, lead: 
         assert plan_approve(actor=lead, plan_id=plan.id, now=NOW).state == "active"
         assert plan_approve(actor=lead, plan_id=plan.id, now=NOW).state == "active"
     assert money(lab, plan) == (Decimal(60), Decimal(0))
+
+
+def _project_closed(lab: Lab) -> None:
+    Project.objects.filter(id=lab.project.id).update(is_open=False)
+
+
+def _tenant_closed(lab: Lab) -> None:
+    Tenant.objects.filter(id=lab.tenant_id).update(is_open=False)
+
+
+def _maker_removed(lab: Lab) -> None:
+    Membership.objects.filter(project=lab.project, role=Role.LEAD).delete()
+
+
+def _maker_disabled(lab: Lab) -> None:
+    KnownPerson.objects.filter(user__membership__role=Role.LEAD).update(disabled=NOW)
+
+
+@pytest.mark.parametrize("way", [_project_closed, _tenant_closed, _maker_removed, _maker_disabled])
+def test_nothing_is_rented_for_a_project_that_is_closed_or_by_who_has_left(
+    cloud: FakeCloud, lab: Lab, lead: Actor, way: Callable[[Lab], None]
+) -> None:
+    """Neither what begins later nor what waits for an approval keeps money or rents a machine."""
+    with tenant_tx(lab.tenant_id):
+        KnownPerson.objects.get_or_create(tenant=lab.tenant, user_id=lead.user_id)
+    later = planned(lab, lead, starts=NOW + HOUR)
+    with as_system():
+        way(lab)
+    turned(cloud, NOW)
+    turned(cloud, NOW + HOUR)
+    assert (machines(), fresh(later).state, money(lab, later)) == ([], "cancelled", NOTHING)
+    said = "The project is closed." if way is _project_closed else "Who made it has left."
+    assert fresh(later).note == said
+
+
+def test_a_machine_of_who_has_left_is_given_back_after_what_it_paid_for(
+    cloud: FakeCloud, lab: Lab, lead: Actor
+) -> None:
+    plan, _ = came(cloud, lab, lead)
+    with as_system():
+        _maker_removed(lab)
+    turned(cloud, NOW + 2 * MINUTE)
+    assert (fresh(plan).state, states()) == ("cancelled", ["ready"])
+    for minutes in (60, 60, 60):
+        turned(cloud, NOW + minutes * MINUTE)
+    assert (states(), len(cloud.machines)) == (["released"], 0)

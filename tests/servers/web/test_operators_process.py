@@ -23,7 +23,7 @@ from tenants.services.sign_in.sessions import session_digest
 from tenants.web.sessions import SessionStore
 from tests.builders import a_member, a_project, an_actor, an_operator
 from tests.builders_allocation import a_node
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
@@ -150,7 +150,7 @@ def test_an_agents_enrolment_is_passed_on_only_with_a_good_token(alone: str) -> 
 def test_a_second_factor_is_checked_by_the_operators_process(live_portal: str) -> None:
     """For members, too: the web process has neither the secret nor the right to sign in."""
     user, now = a_member(a_project()).user, timezone.now()
-    with as_system():
+    with as_owner():
         factor = SecondFactor.objects.create(user=user, salt=b"s", created=now, confirmed=now)
         key = "k" * 32
         Session.objects.create(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver import Extension, Place, Plan, Policy, Refuse, Request, Waiting, solve
+from solver import Extension, Override, Place, Plan, Policy, Refuse, Request, Waiting, solve
 from solver.model.inputs import Held, Strength
 from tests.solver.builders import (
     DAY,
@@ -153,6 +153,27 @@ class TestFixed:
         ]
         fewer = solve(a_snapshot(request, fleet=fleet, held=all_busy()), replace(POLICY, alternatives=1))
         assert [each.gpu_class for each in fewer.refusals[0].alternatives] == ["h100"]
+
+    def test_a_busy_window_offers_as_many_gpus_as_are_free_in_it(self) -> None:
+        taken = tuple(a_held(f"n1-{index}", ends=DAY) for index in range(3))
+        request = a_request(ask=an_ask(7), fixed=True, earliest=HOUR)
+        plan = alone(request, held=taken)
+        assert codes(plan, "b1") == ["gpus_busy"]
+        offered = [
+            (each.count, each.starts - NOON) for each in plan.refusals[0].alternatives if each.profile is None
+        ]
+        assert offered == [(7, DAY), (5, HOUR)]
+        assert starts(alone(replace(request, ask=an_ask(5)), held=taken)) == {"b1": HOUR}
+        nothing = alone(replace(request, ask=an_ask(1)), held=all_busy(ends=2 * DAY))
+        assert [each.count for each in nothing.refusals[0].alternatives] == [1]
+
+    def test_a_limit_at_some_times_offers_what_it_allows_then_and_the_time_after_it(self) -> None:
+        lower = Override("o", "lab", "h100", NOON, NOON + 10 * HOUR, -5 * 56_000)
+        request = a_request(ask=an_ask(7), fixed=True, earliest=HOUR)
+        snapshot = replace(a_snapshot(request, limits=(a_limit("lab", 8),)), overrides=(lower,))
+        (refusal,) = solve(snapshot, POLICY).refusals
+        offered = [(each.count, each.starts - NOON) for each in refusal.alternatives if each.profile is None]
+        assert offered == [(7, 10 * HOUR), (3, HOUR)]
 
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
         promised = a_request("p", an_ask(8), planned=a_planned_start(HOUR, 1, *map(whole_of, range(8))))

@@ -46,7 +46,7 @@ def stolen(client: Client) -> Client:
 
 def made_old() -> None:
     """As if sessions had been verified 16 minutes ago."""
-    with as_system():
+    with as_owner():
         Session.objects.update(verified=timezone.now() - timedelta(minutes=16))
 
 
@@ -189,7 +189,7 @@ def test_a_providers_session_stays_in_its_tenant_after_the_code() -> None:
     _, totp, _ = enrolled(user)
     browser = with_password(user)
     # As `session_bind` leaves it, after the provider of helix.
-    with as_system():
+    with as_owner():
         held = Session.objects.filter(digest=session_digest(key_of(browser)))
         held.update(only_tenant=helix.tenant)
     assert give(browser, totp.now()) == 302

@@ -129,7 +129,7 @@ def test_it_is_a_second_factor_and_a_step_up_and_is_renamed_and_removed() -> Non
     page = waiting.get("/second-factor")
     assert give(waiting, device.sign(options_of(page)), "/second-factor") == 302
     assert is_in(waiting)
-    with as_system():
+    with as_owner():
         Session.objects.update(verified=timezone.now() - timedelta(minutes=16))
         passkey = Passkey.objects.get(user=operator)
     own = {"passkey": str(passkey.id)}

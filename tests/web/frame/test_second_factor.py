@@ -142,7 +142,7 @@ def test_an_operator_is_asked_for_one_and_gives_it_again_before_dangerous_acts()
     client, totp, _ = enrolled(operator)
     assert b"has no second factor" not in client.get("/ops/accounts").content
     close = {"act": "close", "user": str(victim.pk), "sure": "1"}
-    with as_system():
+    with as_owner():
         old = timezone.now() - timedelta(minutes=16)
         Session.objects.filter(digest=session_digest(key_of(client))).update(verified=old)
     for route in filter(lambda each: each.startswith("/ops/"), routes()):
@@ -173,7 +173,7 @@ def test_admins_of_tenants_give_it_again_before_dangerous_acts_too() -> None:
     people = f"/t/{project.tenant.slug}/people"
     form = {"act": "role", "membership": str(member.id), "role": "lead"}
     token = {"act": "token", "name": "CI", "days": "1"}
-    with as_system():
+    with as_owner():
         old = timezone.now() - timedelta(minutes=16)
         Session.objects.filter(digest=session_digest(key_of(client))).update(verified=old)
     settings_page = f"/t/{project.tenant.slug}/settings"

@@ -25,7 +25,7 @@ from tenants.platform.wall import operator_tx
 from tenants.services.sign_in.sessions import session_digest
 from tenants.services.sign_on.people import Claims, sign_on_person
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_user
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.frame.test_second_factor import is_in, key_of, with_password
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
@@ -99,7 +99,7 @@ def _something_open(helix: Tenant, user: User) -> None:
     """Sessions and a token of the person."""
     now = timezone.now()
     ends = now + timedelta(hours=1)
-    with as_system():
+    with as_owner():
         for digest, only in ((b"1" * 32, helix), (b"2" * 32, None)):
             Session.objects.create(
                 digest=digest, user=user, only_tenant=only, created=now, last_seen=now, expires=ends

@@ -25,6 +25,7 @@ from tests.web.sign_on.test_directory import (
 pytestmark = pytest.mark.django_db
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 ADA = f"{USERS}/ada@helix"
 
 
@@ -126,6 +127,8 @@ REFUSED: list[tuple[object, str]] = [
     ({"op": "replace", "value": {USER: {"active": False}, "active": True}}, "invalidSyntax"),
     ({"op": "replace", "value": {"active": False, "active ": True}}, "invalidSyntax"),
     ({"op": "replace", "value": False}, "invalidValue"),
+    ({"op": "replace", "value": {}}, "invalidValue"),
+    ({"op": "add", "path": "name", "value": {}}, "invalidValue"),
     ({"op": "delete", "path": "active"}, "invalidValue"),
     ({"path": "active", "value": False}, ""),
     ({"op": "replace", "path": "nickName", "value": "Al"}, "invalidPath"),
@@ -160,6 +163,8 @@ def test_what_cannot_be_applied_is_an_error_and_changes_nothing(
         {"userName": "ada", "active": True, f"{USER}:active": False},
         {"active": False},
         {"userName": "ada", "externalId": "sub-else", "active": False},
+        {"userName": "ada", "name": {"givenName": "Ada", "active": False}},
+        {"userName": "ada", ENTERPRISE: {"department": "X", "active": False}},
     ],
     ids=str,
 )
@@ -360,6 +365,46 @@ def test_a_group_that_okta_renames_and_a_put_in_other_spellings(directory: Direc
     assert directory.send("PUT", lab, body).status_code == 200
     assert not _is_lead(directory, "ada@helix")
     assert directory.send("PUT", lab, {"displayName": "lab", "member": []}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "member",
+    [{"value": "ada@helix", "type": "Group"}, {"value": "ada@helix", "active": False}],
+    ids=str,
+)
+def test_a_member_is_a_person_and_has_no_attribute_that_is_not_known(
+    directory: Directory, lab: str, member: dict[str, object]
+) -> None:
+    before = directory.send("GET", lab).said
+    whole = {"displayName": "lab", "members": [member]}
+    added = directory.patch(lab, {"op": "add", "path": "members", "value": [member]})
+    for answer in (directory.send("PUT", lab, whole), directory.send("POST", GROUPS, whole), added):
+        assert (answer.status_code, answer.said["scimType"]) == (400, "invalidValue"), answer.content
+    assert directory.send("GET", lab).said == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'FILTER=userName eq "nobody"',
+        'Filter=userName eq "nobody"',
+        'filter=userName eq "nobody"&filter=userName eq "ada"',
+        "filter=",
+        "q=nobody",
+        "startIndex=x",
+    ],
+)
+def test_a_search_is_never_wider_than_it_was_asked(directory: Directory, query: str) -> None:
+    for path in (USERS, GROUPS, ADA):
+        if path != ADA or query.startswith(("FILTER", "Filter", "q")):
+            assert directory.send("GET", f"{path}?{query}").status_code == 400, path
+
+
+def test_pages_begin_at_one_and_have_no_less_than_nothing(directory: Directory) -> None:
+    """RFC 7644, 3.4.2.4."""
+    for query, shown in (("startIndex=-5&count=1", 1), ("count=-1", 0), ("sortBy=userName&count=2", 2)):
+        page = directory.send("GET", f"{USERS}?{query}").said
+        assert (page["startIndex"], page["itemsPerPage"]) == (1, shown), query
 
 
 @pytest.mark.parametrize(

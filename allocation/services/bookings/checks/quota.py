@@ -111,7 +111,7 @@ def _quotas_read() -> tuple[QuotaRow, ...]:
 
 @by_version
 def _inner_limits_read() -> InnerLimits:
-    return inner_limits_read()
+    return inner_limits_read(_quotas_read())
 
 
 @by_version
@@ -129,7 +129,8 @@ def _own_quota(
 ) -> Snapshot:
     """Returns a snapshot of the tenant's own quota. The calendar decides what others lend."""
     by_slug = sorted(tiers, key=lambda each: each.slug)
-    limits, caps = limits_of(quotas), rolling_caps_of((*quotas, *inner.lab_caps))
+    limits = (*limits_of(quotas), *inner.projects)
+    caps = rolling_caps_of((*quotas, *inner.lab_caps))
     return Snapshot(
         0,
         (),
