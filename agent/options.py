@@ -63,18 +63,18 @@ def _engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, s
     default = environment.get
     parser.add_argument(
         "--engine",
-        choices=("device", "slurm"),
+        choices=("device", "slurm", "kubernetes"),
         default=default("GPU_AGENT_ENGINE", "device"),
         help="device: the agent gives the GPUs of this node; slurm: Slurm gives those of many nodes, a job"
-        " for each booking",
+        " for each booking; kubernetes: Kubernetes with Kueue, a queue for each booking",
     )
     parser.add_argument(
         "--nodes",
         type=hosts_expand,
         default=default("GPU_AGENT_NODES", ""),
         metavar="NODE[,…]",
-        help="with slurm: the nodes to serve, as Slurm names them (default: those of the reservation);"
-        " --token is then NODE=TOKEN[,…]",
+        help="with an engine: the nodes to serve, as it names them (default: those of Slurm's reservation, or"
+        " with the label gpu-portal/node in Kubernetes); --token is then NODE=TOKEN[,…]",
     )
     parser.add_argument(
         "--reservation",
@@ -96,9 +96,29 @@ def _engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, s
         type=models_parse,
         default=default("GPU_AGENT_GPU_MODELS", ""),
         metavar="TYPE=NAME:MIB[,…]",
-        help="with slurm: product name and memory of each type of GPU in gres.conf, as"
-        " 'h100=NVIDIA H100 80GB HBM3:81559'; the type * stands for all others",
+        help="with an engine: product name and memory of each type of GPU in gres.conf, or of each resource"
+        " or product in Kubernetes, as 'h100=NVIDIA H100 80GB HBM3:81559'; * stands for all others",
     )
+    kubernetes_options(parser, environment)
+
+
+def kubernetes_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the options that say where Kubernetes is."""
+    default = environment.get
+    parser.add_argument(
+        "--kubernetes-api",
+        default=default("GPU_AGENT_KUBERNETES_API"),
+        metavar="URL",
+        help="with kubernetes: the API server (default: that of the pod in which the engine runs)",
+    )
+    for name, what in (("token", "signs in with the token"), ("ca", "trusts the certificates")):
+        parser.add_argument(
+            f"--kubernetes-{name}",
+            type=Path,
+            default=default(f"GPU_AGENT_KUBERNETES_{name.upper()}"),
+            metavar="FILE",
+            help=f"with kubernetes: {what} in this file (default: that of the pod's service account)",
+        )
 
 
 def models_parse(text: str) -> dict[str, tuple[str, int]]:
