@@ -16,7 +16,7 @@ from agent.kubernetes.queues import BookingQueues, QueueSettings
 from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.host_cores import CoreTopology
 from agent.ports.places import NoDeviceNodes
-from agent.ports.programs import Programs, account_same
+from agent.ports.programs import Programs
 from agent.slurm.cluster import SlurmCluster, site_read
 from agent.slurm.commands import SlurmCommands
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
@@ -126,14 +126,14 @@ class Kubernetes:
         )
         programs = KubernetesPrograms(cluster, gpus)
         found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)
-        # Pods run as nobody's account: members keep their names.
-        return dataclasses.replace(found, account_of=account_same)
+        # Pods run as nobody's account.
+        return dataclasses.replace(found, account_of=lambda member: member)
 
     def doctor(self, options: argparse.Namespace) -> list[str]:
         words = {name: getattr(options, f"kubernetes_{name}") for name in ("api", "token", "ca")}
-        return [
-            word for name, value in words.items() if value for word in (f"--kubernetes-{name}", str(value))
-        ]
+        models = ",".join(f"{kind}={name}:{mib}" for kind, (name, mib) in options.gpu_models.items())
+        access = [f"--kubernetes-{name}={value}" for name, value in words.items() if value]
+        return [*access, f"--gpu-models={models}"]
 
 
 def _hardware(

@@ -36,7 +36,6 @@ class Target:
     resource: Resource
     namespace: str = ""
     name: str = ""
-    part: str = ""
 
 
 class ApiServer:
@@ -272,12 +271,11 @@ def target_of(path: str, *, has_kueue: bool) -> Target:
         if not path.startswith(f"{resource.api}/") or (resource.api == api.KUEUE and not has_kueue):
             continue
         parts = path.removeprefix(f"{resource.api}/").split("/")
-        if parts[0] == resource.plural:
-            name, part = (*parts[1:], "", "")[:2]
-            return Target(resource, "", name, part)
-        if len(parts) > 2 and parts[0] == "namespaces" and parts[2] == resource.plural:
-            name, part = (*parts[3:], "", "")[:2]
-            return Target(resource, parts[1], name, part)
+        namespace = ""
+        if resource.namespaced and len(parts) > 2 and parts[0] == "namespaces":
+            _, namespace, *parts = parts
+        if parts[0] == resource.plural and len(parts) <= 2:
+            return Target(resource, namespace, (*parts, "")[1])
     raise Refusal(404, "NotFound", f"the server could not find {path}")
 
 

@@ -109,3 +109,13 @@ def _resource_text(key: str) -> str:
 def _container(resource: str, count: int) -> Object:
     limits = {resource: str(count), "cpu": "2", "memory": "8Gi"}
     return {"name": "main", "image": "train", "resources": {"limits": limits, "requests": limits}}
+
+
+def quotas_of(store: Store, queue: str) -> dict[str, dict[str, str]]:
+    """Returns the quotas of a ClusterQueue by flavor and resource."""
+    groups = store.get(api.CLUSTER_QUEUES, queue)["spec"].get("resourceGroups", ())
+    return {
+        flavor["name"]: {each["name"]: each["nominalQuota"] for each in flavor["resources"]}
+        for group in groups
+        for flavor in group["flavors"]
+    }

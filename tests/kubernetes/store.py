@@ -105,9 +105,9 @@ class Store:
             if version not in (None, old["metadata"]["resourceVersion"]):
                 text = f'{resource.plural} "{meta["name"]}": the object has been modified'
                 raise Refusal(409, "Conflict", text)
-            for key in ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"):
-                if key in old["metadata"]:
-                    meta[key] = old["metadata"][key]
+            for mine in ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"):
+                if mine in old["metadata"]:
+                    meta[mine] = old["metadata"][mine]
             self._check(resource, data)
             key = (meta.get("namespace", ""), meta["name"])
             if data == old:
@@ -122,9 +122,9 @@ class Store:
         with self.news:
             data = self.get(resource, name, namespace)
             meta, asked = data["metadata"], options.get("preconditions", {})
-            for key in ("uid", "resourceVersion"):
-                if asked.get(key) not in (None, meta[key]):
-                    raise Refusal(409, "Conflict", f"{key} in the precondition is not that of the object")
+            for mine in ("uid", "resourceVersion"):
+                if asked.get(mine) not in (None, meta[mine]):
+                    raise Refusal(409, "Conflict", f"{mine} in the precondition is not that of the object")
             key = (meta.get("namespace", ""), name)
             grace = options.get("gracePeriodSeconds")
             if resource is api.PODS and grace != 0:
