@@ -110,6 +110,11 @@ class KubernetesCluster:
     def _mirror(self, resource: Resource, read: Callable[[Object], Any], **query: str) -> Mirror[Any]:
         return Mirror(self.api, resource, read, self._news, self._steady, **query)
 
+    def stop(self) -> None:
+        """Ends the threads that watch, within seconds."""
+        for mirror in self._mirrors.values():
+            mirror.stop()
+
     @property
     def is_silent(self) -> bool:
         """Whether the API server has not answered for long."""
@@ -163,15 +168,15 @@ class KubernetesCluster:
 
     # Asking and changing.
 
-    def pods_now(self, booking: str, node: SeenNode) -> list[SeenPod]:
-        """Returns the pods of a booking on a node, or on their way there, by asking the server and not
+    def pods_now(self, node: SeenNode) -> list[SeenPod]:
+        """Returns the pods of bookings on a node, or on their way there, by asking the server and not
         the watch: all that it has stored is in the answer. Raises ApiError."""
         # In this order: a pod that is placed meanwhile is in the second list.
         waiting, _ = self.api.listed(PODS, fieldSelector="spec.nodeName=")
         there, _ = self.api.listed(PODS, fieldSelector=f"spec.nodeName={node.name}")
         coming = [pod for pod in map(_pod_kept, waiting) if pod is not None and pod.aims == node.hostname]
         placed = [pod for pod in map(_pod_kept, there) if pod is not None]
-        return [pod for pod in (*coming, *placed) if pod.booking == booking]
+        return [pod for pod in (*coming, *placed) if pod.booking]
 
     def create(self, resource: Resource, body: Object, namespace: str = "") -> None:
         """Raises ApiError."""

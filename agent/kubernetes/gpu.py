@@ -264,7 +264,10 @@ class KubernetesPrograms:
             end = lambda: queues.end(slot, force=force, only=(pid,))  # noqa: E731
         try:
             end()
-        except (OSError, GpuError) as error:
+        except GpuError:
+            # The server does not answer, which the report says.
+            return
+        except OSError as error:
             log.warning("%s: %s", holder_text(pid, self._cluster.last), error)
 
 

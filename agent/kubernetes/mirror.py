@@ -48,10 +48,15 @@ class Mirror(Generic[T]):
         self._query = query
         self._version: str | None = None
         self._versions: dict[Key, int] = {}
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         name = f"watch-{self._resource.plural}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends with the watch that is open."""
+        self._stopped.set()
 
     def take(self, data: Object) -> None:
         """Takes in the server's answer to a change, so that it is seen at once."""
@@ -60,7 +65,7 @@ class Mirror(Generic[T]):
 
     def _run(self) -> None:
         pause = PAUSE_S
-        while True:
+        while not self._stopped.is_set():
             began = self._steady()
             try:
                 if self._version is None:
@@ -72,9 +77,8 @@ class Mirror(Generic[T]):
 
     def _failed(self, error: Exception, pause: float) -> float:
         """Waits before the next try; returns the pause after it."""
-        if not isinstance(error, ApiError) or error.is_gone or error.status == 400:
-            # What the server has forgotten is listed again; so is everything after nonsense.
-            self._version = None
+        # What there is now is listed again: a watch that goes on says nothing until something changes.
+        self._version = None
         if isinstance(error, ApiError) and error.is_gone:
             return PAUSE_S
         asked = error.retry_after if isinstance(error, ApiError) else 0.0
@@ -84,7 +88,7 @@ class Mirror(Generic[T]):
             self.error = str(error) or type(error).__name__
             if self.failing_since is None:
                 self.failing_since = self._steady()
-        threading.Event().wait(max(pause, asked))
+        self._stopped.wait(max(pause, asked))
         return min(2 * pause, LONGEST_PAUSE_S)
 
     def _answered(self) -> None:

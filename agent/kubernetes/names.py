@@ -56,18 +56,23 @@ def bounded(name: str, key: str) -> str:
     """Returns the name, or its beginning with a hash of `key` where it is too long or not safe."""
     if len(name) <= _LONGEST and all(_LABEL.fullmatch(part) for part in name.split(".")):
         return name
+    return _hashed(name, key)
+
+
+def _hashed(name: str, key: str) -> str:
     parts = (re.sub(r"[^a-z0-9]+", "-", part).strip("-") for part in name.lower().split("."))
     safe = ".".join(part for part in parts if part)[: _LONGEST - _HASH - 1].rstrip("-.")
     return f"{safe or 'x'}-{hashlib.sha256(key.encode()).hexdigest()[:_HASH]}"
 
 
 def _part(text: str) -> str:
-    return bounded(text, text) if "." not in text else bounded(text.replace(".", "-"), text)
+    """Returns a name without a dot."""
+    return text if _LABEL.fullmatch(text) else _hashed(text.replace(".", "-"), text)
 
 
 def _booking_part(booking: str) -> str:
     found = _BOOKING.fullmatch(booking)
     if found is None:
-        return f"x-{hashlib.sha256(booking.encode()).hexdigest()[:_HASH]}"
+        return _hashed("x", booking)
     number, index = found.groups()
     return f"bk-{number}" if index is None else f"bk-{number}-{index}"

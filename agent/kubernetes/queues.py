@@ -96,8 +96,11 @@ class BookingQueues:
     def pods_of(self, part: Part, view: View) -> list[SeenPod]:
         """Returns the pods of a booking on this node. Those of another namespace are not its own,
         whatever they say."""
+        return self._mine(part, view, view.pods_on(self._node))
+
+    def _mine(self, part: Part, view: View, pods: Iterable[SeenPod]) -> list[SeenPod]:
         queue = view.queues.get(part.queue)
-        there = (pod for pod in view.pods_on(self._node) if pod.booking == part.queue)
+        there = (pod for pod in pods if pod.booking == part.queue)
         return [pod for pod in there if queue is None or pod.namespace == queue.namespace]
 
     def uids_of(self, part: Part, view: View) -> list[str]:
@@ -161,7 +164,7 @@ class BookingQueues:
     def _running_follow(self, wanted: WantedBooking) -> None:
         self._ensure(wanted, begins=False)
         view, found = self._cluster.view(), queue_names_of(wanted.first)
-        local = view.locals.get((namespace_of(view, wanted.first), found.local))
+        local = view.locals.get((self._namespace(wanted, view), found.local))
         if local is not None:
             notice_follow(self._cluster, view, local, wanted.first.notice)
 
@@ -213,11 +216,11 @@ class BookingQueues:
         former run, or another node's part of it, may be leaving."""
         view = self._cluster.view()
         found, node = queue_names_of(wanted.first), self._seen(view)
-        namespace = namespace_of(view, wanted.first)
         queue = view.queues.get(found.queue)
         flavor = flavor_name(found.queue, self._node)
         if queue is not None:
-            _usable(queue, namespace, flavor, begins=begins)
+            _usable(queue, flavor, begins=begins)
+        namespace = self._namespace(wanted, view)
         self._part_ensure(wanted, view.parts.get(flavor), found.queue, node)
         quotas = quotas_of(((each, self._settings.resource_of(slot)) for each, slot in wanted.parts), node)
         if queue is None:
@@ -225,6 +228,18 @@ class BookingQueues:
         else:
             self._queue_change(queue, flavor, quotas, begins=begins)
         self._local_ensure(found, namespace, view.locals.get((namespace, found.local)), wanted.ends)
+
+    def _namespace(self, wanted: WantedBooking, view: View) -> str:
+        """Returns where the booking's queue is, or is to be: people's work stays with it while the
+        namespace is their organisation's. Raises OSError."""
+        queue = view.queues.get(queue_names_of(wanted.first).queue)
+        there = None if queue is None else view.namespaces.get(queue.namespace)
+        if there is not None and there.tenant == wanted.first.tenant:
+            return there.name
+        found = namespace_of(view, wanted.first)
+        if queue is not None:
+            raise OSError(f"{queue.name} is a queue of the namespace {queue.namespace}, not of {found}")
+        return found
 
     def _seen(self, view: View) -> SeenNode:
         node = view.nodes.get(self._node)
@@ -313,7 +328,7 @@ class BookingQueues:
     def _active(self, wanted: WantedBooking) -> None:
         """Raises RetryLater until Kueue says that it admits work of the booking."""
         view, found = self._cluster.view(), queue_names_of(wanted.first)
-        local = view.locals.get((namespace_of(view, wanted.first), found.local))
+        local = view.locals.get((self._namespace(wanted, view), found.local))
         for each in (view.queues.get(found.queue), local):
             if each is None or each.trouble is None:
                 raise RetryLater("Kueue has not taken its queue yet")
@@ -372,7 +387,7 @@ class BookingQueues:
             # No record has them: they were begun before the agent lost its state.
             self._pods_delete(pods, None)
         admitted = [each for each in view.workloads.values() if part.name in each.flavors]
-        if admitted or pods or self._cluster.pods_now(part.queue, self._seen(view)):
+        if admitted or pods or self._mine(part, view, self._cluster.pods_now(self._seen(view))):
             return
         self._entry_remove(part, view, pauses=any(each.notice is not None for each in ending))
         self._cluster.api.delete(FLAVORS, part.name, uid=part.uid)
@@ -429,13 +444,10 @@ def _queue_name(allocation: DesiredAllocation) -> str:
     return queue_names_of(allocation).queue
 
 
-def _usable(queue: SeenQueue, namespace: str, flavor: str, *, begins: bool) -> None:
-    """Raises RetryLater while a former run of the booking leaves, and OSError where the project has got
-    another namespace."""
+def _usable(queue: SeenQueue, flavor: str, *, begins: bool) -> None:
+    """Raises RetryLater while a former run of the booking leaves."""
     if queue.is_ending:
         raise RetryLater(f"the ClusterQueue {queue.name} is being deleted")
-    if queue.namespace != namespace:
-        raise OSError(f"{queue.name} is a queue of the namespace {queue.namespace}, not of {namespace}")
     if begins and queue.stop != "None" and queue.entries.keys() - {flavor}:
         raise RetryLater("its former run has not left its other nodes")
 

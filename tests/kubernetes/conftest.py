@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.kubernetes.rights import EVERYWHERE, IN_PROJECTS
 from tests.agent.desk import Desk, seen
 from tests.agent.engine_process import EngineProcess
 from tests.agent.portal_fixture import portal
@@ -19,20 +20,33 @@ TEAM = "biology-llm"
 """The namespace of the organisation of the tests."""
 
 
+def granted() -> set[tuple[str, str, str]]:
+    """Returns the rights of the engine: verb, group and resource."""
+    rights = (*EVERYWHERE, *IN_PROJECTS)
+    return {(verb, each.group, each.plural) for each, verbs in rights for verb in verbs}
+
+
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
     """Node n1 has four GPUs and seven slices, n2 four GPUs."""
     found = ApiServer()
-    site, controllers = Site(found.store), Controllers(found.store)
+    site = Site(found.store)
     site.namespace("kube-system")
     site.namespace(TEAM, tenant="biology")
     site.node("n1", gpu=4, mig_1g_10gb=7)
     site.node("n2", gpu=4)
-    controllers.start()
     yield found
-    controllers.stop()
     found.stop()
     assert found.store.problems == []
+    assert found.asked <= granted()
+
+
+@pytest.fixture
+def controllers(server: ApiServer) -> Iterator[Controllers]:
+    found = Controllers(server.store)
+    found.start()
+    yield found
+    found.stop()
 
 
 @pytest.fixture
@@ -41,7 +55,9 @@ def site(server: ApiServer) -> Site:
 
 
 @pytest.fixture
-def engine(portal: Portal, server: ApiServer, tmp_path: Path) -> Iterator[EngineProcess]:
+def engine(
+    portal: Portal, server: ApiServer, controllers: Controllers, tmp_path: Path
+) -> Iterator[EngineProcess]:
     token = tmp_path / "token"
     token.write_text(ENGINE_TOKEN)
     options = {

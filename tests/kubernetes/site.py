@@ -2,6 +2,7 @@
 
 from agent.kubernetes import api
 from agent.kubernetes.api import Object
+from agent.kubernetes.names import BOOKING
 from agent.kubernetes.objects import HOSTNAME
 from tests.kubernetes.controllers import QUEUE, STUBBORN, is_over
 from tests.kubernetes.store import JOBS, Store
@@ -82,9 +83,11 @@ class Site:
                     over = {"status": {"phase": "Succeeded"}}
                     self.store.patch(api.PODS, pod["metadata"]["name"], over, namespace)
 
-    def pod(self, name: str, namespace: str, node: str, *, count: int = 1) -> None:
-        """Somebody runs a pod with GPUs beside the portal."""
-        spec = {"nodeName": node, "containers": [_container("nvidia.com/gpu", count)]}
+    def pod(self, name: str, namespace: str, node: str, *, count: int = 1, marked: str = "") -> None:
+        """Somebody runs a pod with GPUs beside the portal; `marked`: as if it were of this queue."""
+        spec: Object = {"nodeName": node, "containers": [_container("nvidia.com/gpu", count)]}
+        if marked:
+            spec["tolerations"] = [{"key": BOOKING, "operator": "Equal", "value": marked}]
         body = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running"}}
         self.store.create(api.PODS, body, namespace)
 
