@@ -6,11 +6,20 @@ from collections.abc import Callable, Sequence
 
 from agent.doctor.checks import Check, Finding, found, said
 from agent.doctor.host import HostOptions, host_checks
-from agent.kubernetes.api import KUEUE, NAMESPACES, NODES, REVIEWS, ApiError, KubernetesApi, Resource
+from agent.kubernetes.api import (
+    EVERYWHERE,
+    IN_PROJECTS,
+    KUEUE,
+    NAMESPACES,
+    NODES,
+    REVIEWS,
+    ApiError,
+    KubernetesApi,
+    Resource,
+)
 from agent.kubernetes.gpu import product_of
 from agent.kubernetes.names import NODE, PROJECT, TENANT
 from agent.kubernetes.objects import SeenNamespace, SeenNode, namespace_read, node_read
-from agent.kubernetes.rights import EVERYWHERE, IN_PROJECTS
 from agent.ports.gpu import GpuError
 
 _OF_PODS = frozenset(("state folder", "room in the state folder", "enrolment", "portal"))

@@ -81,6 +81,27 @@ WORKLOADS = Resource(KUEUE, "workloads", "Workload", namespaced=True)
 REVIEWS = Resource("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
+Rights = tuple[tuple[Resource, tuple[str, ...]], ...]
+
+EVERYWHERE: Rights = (
+    (NODES, ("list", "watch")),
+    (NAMESPACES, ("get", "list", "watch")),
+    (PODS, ("list", "watch")),
+    (FLAVORS, ("create", "delete", "list", "patch", "watch")),
+    (CLUSTER_QUEUES, ("create", "delete", "list", "patch", "watch")),
+    (LOCAL_QUEUES, ("list", "watch")),
+    (WORKLOADS, ("list", "watch")),
+)
+IN_PROJECTS: Rights = (
+    (PODS, ("delete",)),
+    (EVENTS, ("create",)),
+    (LOCAL_QUEUES, ("create", "delete", "patch")),
+    (WORKLOADS, ("patch",)),
+)
+"""What the engine needs to be allowed, as its ClusterRoles in deploy/helm say: these in the namespaces of
+projects only."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
     """Where the API server is, and how the engine signs in. The token is read for each call: the

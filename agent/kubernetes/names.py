@@ -12,7 +12,7 @@ from wire import DesiredAllocation
 BOOKING = "gpu-portal/booking"
 """Label of a booking's objects, and key of the toleration that marks its pods."""
 NODE = "gpu-portal/node"
-"""Label of the nodes whose GPUs the portal gives to bookings."""
+"""Label of the nodes whose GPUs the portal gives to bookings. A taint of that name keeps all else away."""
 TENANT = "gpu-portal/tenant"
 PROJECT = "gpu-portal/project"
 """Labels of the namespaces of projects."""

@@ -7,32 +7,49 @@ cluster what it has begun. The agents of several nodes of a booking share its qu
 own flavor's quota, and only if nobody else was first.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 
 from agent.kubernetes import names
-from agent.kubernetes.api import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, PODS, ApiError, Object
+from agent.kubernetes.api import (
+    CLUSTER_QUEUES,
+    EVENTS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+    ApiError,
+    Object,
+)
+from agent.kubernetes.bodies import (
+    Quotas,
+    event_body,
+    flavor_body,
+    is_same,
+    local_body,
+    moment,
+    notice_notes,
+    queue_body,
+    quotas_of,
+    resource_groups,
+)
 from agent.kubernetes.cluster import KubernetesCluster, View
 from agent.kubernetes.names import QueueNames, flavor_name, queue_names_of
-from agent.kubernetes.notices import notice_follow
 from agent.kubernetes.objects import (
-    HOSTNAME,
-    NAMESPACE_NAME,
     Part,
     SeenLocal,
     SeenNode,
     SeenPod,
     SeenQueue,
 )
-from agent.kubernetes.quotas import Quotas, is_same, quotas_of, resource_groups
 from agent.plan.bookings import NodeWants, WantedBooking, wants_of
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuError, RetryLater
-from wire import DesiredAllocation
+from wire import DesiredAllocation, Notice
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +183,24 @@ class BookingQueues:
         view, found = self._cluster.view(), queue_names_of(wanted.first)
         local = view.locals.get((self._namespace(wanted, view), found.local))
         if local is not None:
-            notice_follow(self._cluster, view, local, wanted.first.notice)
+            self._notice_follow(view, local, wanted.first.notice)
+
+    def _notice_follow(self, view: View, local: SeenLocal, notice: Notice | None) -> None:
+        """Gives a notice to who works in a queue, or takes it back. The queue itself comes last, so
+        that what was interrupted is done again."""
+        wanted = "" if notice is None else notice.id
+        change: Object = {"metadata": {"annotations": notice_notes(notice)}}
+        is_new = local.annotations.get(names.PAUSE, "") != wanted
+        if notice is not None and is_new:
+            with _unless(lambda error: error.is_conflict):
+                self._cluster.create(EVENTS, event_body(local, notice), local.namespace)
+        for each in view.workloads.values():
+            mine = (each.namespace, each.local) == (local.namespace, local.name)
+            if mine and not each.is_over and each.pause != wanted:
+                with _unless(lambda error: error.is_missing):
+                    self._cluster.patch(WORKLOADS, each.name, change, each.namespace)
+        if is_new:
+            self._cluster.patch(LOCAL_QUEUES, local.name, change, local.namespace)
 
     def _lost(self, view: View) -> Iterator[tuple[str, str]]:
         """Yields the allocations that run and can't go on: their namespace has gone, or a part of the
@@ -224,7 +258,8 @@ class BookingQueues:
         self._part_ensure(wanted, view.parts.get(flavor), found.queue, node)
         quotas = quotas_of(((each, self._settings.resource_of(slot)) for each, slot in wanted.parts), node)
         if queue is None:
-            self._queue_create(found, namespace, {flavor: quotas})
+            self._cluster.create(CLUSTER_QUEUES, queue_body(found.queue, namespace, {flavor: quotas}))
+            log.info("%s has %s", flavor, quotas)
         else:
             self._queue_change(queue, flavor, quotas, begins=begins)
         self._local_ensure(found, namespace, view.locals.get((namespace, found.local)), wanted.ends)
@@ -260,29 +295,7 @@ class BookingQueues:
                 self._cluster.patch(FLAVORS, part.name, {"metadata": {"annotations": notes}})
             return
         name = flavor_name(queue, self._node)
-        mark = {"key": names.BOOKING, "operator": "Equal", "value": queue, "effect": "NoSchedule"}
-        self._cluster.create(
-            FLAVORS,
-            {
-                "metadata": {"name": name, "labels": {names.BOOKING: queue}, "annotations": notes},
-                "spec": {"nodeLabels": {HOSTNAME: node.hostname}, "tolerations": [mark]},
-            },
-        )
-
-    def _queue_create(self, found: QueueNames, namespace: str, entries: dict[str, Quotas]) -> None:
-        self._cluster.create(
-            CLUSTER_QUEUES,
-            {
-                "metadata": {"name": found.queue, "labels": {names.BOOKING: found.queue}},
-                "spec": {
-                    "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: namespace}},
-                    "queueingStrategy": "BestEffortFIFO",
-                    "resourceGroups": resource_groups(entries),
-                    "stopPolicy": "None",
-                },
-            },
-        )
-        log.info("%s has %s", found.queue, entries)
+        self._cluster.create(FLAVORS, flavor_body(name, queue, node, notes))
 
     def _queue_change(self, queue: SeenQueue, flavor: str, quotas: Quotas, *, begins: bool) -> None:
         change: Object = {}
@@ -302,16 +315,10 @@ class BookingQueues:
         self._cluster.patch(CLUSTER_QUEUES, queue.name, {"metadata": meta, "spec": spec})
 
     def _local_ensure(self, found: QueueNames, namespace: str, local: SeenLocal | None, ends: int) -> None:
-        until = datetime.fromtimestamp(ends, UTC).isoformat()
+        notes = {names.ENDS: moment(ends)}
         if local is None:
-            meta = {
-                "name": found.local,
-                "labels": {names.BOOKING: found.queue},
-                "annotations": {names.ENDS: until},
-            }
-            body: Object = {"metadata": meta, "spec": {"clusterQueue": found.queue}}
             try:
-                self._cluster.create(LOCAL_QUEUES, body, namespace)
+                self._cluster.create(LOCAL_QUEUES, local_body(found, notes), namespace)
             except ApiError as error:
                 if not error.is_conflict:
                     raise
@@ -321,9 +328,8 @@ class BookingQueues:
             raise RetryLater(f"the LocalQueue {local.name} is being deleted")
         elif local.queue != found.queue:
             raise OSError(f"the LocalQueue {namespace}/{local.name} belongs to {local.queue}")
-        elif local.annotations.get(names.ENDS) != until:
-            change: Object = {"metadata": {"annotations": {names.ENDS: until}}}
-            self._cluster.patch(LOCAL_QUEUES, local.name, change, namespace)
+        elif local.annotations.get(names.ENDS) != notes[names.ENDS]:
+            self._cluster.patch(LOCAL_QUEUES, local.name, {"metadata": {"annotations": notes}}, namespace)
 
     def _active(self, wanted: WantedBooking) -> None:
         """Raises RetryLater until Kueue says that it admits work of the booking."""
@@ -400,8 +406,7 @@ class BookingQueues:
             return
         rest = {name: quotas for name, quotas in queue.entries.items() if name != part.name}
         if rest or (pauses and _waiting(queue, view)):
-            paused = datetime.fromtimestamp(self._settings.now(), UTC).isoformat(timespec="seconds")
-            notes = {} if rest else {names.PAUSED: paused}
+            notes = {} if rest else {names.PAUSED: moment(self._settings.now())}
             self._queue_patch(queue, {"resourceGroups": resource_groups(rest) or None}, notes)
         else:
             self._queue_remove(queue, view)
@@ -423,6 +428,16 @@ class BookingQueues:
             )
         self._cluster.api.delete(CLUSTER_QUEUES, queue.name, uid=queue.uid, version=queue.version)
         log.info("%s is removed", queue.name)
+
+
+@contextlib.contextmanager
+def _unless(expected: Callable[[ApiError], bool]) -> Iterator[None]:
+    """Takes an expected refusal for done."""
+    try:
+        yield
+    except ApiError as error:
+        if not expected(error):
+            raise
 
 
 def namespace_of(view: View, allocation: DesiredAllocation) -> str:

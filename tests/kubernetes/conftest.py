@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.kubernetes.rights import EVERYWHERE, IN_PROJECTS
+from agent.kubernetes.api import EVERYWHERE, IN_PROJECTS
 from tests.agent.desk import Desk, seen
 from tests.agent.engine_process import EngineProcess
 from tests.agent.portal_fixture import portal

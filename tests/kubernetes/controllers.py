@@ -266,6 +266,9 @@ class Controllers:
             return False
         if any(labels.get(key) != value for key, value in selector.items()):
             return False
+        tolerated = {each["key"] for each in pod["spec"].get("tolerations", ())}
+        if any(each["key"] not in tolerated for each in node["spec"].get("taints", ())):
+            return False
         used: Counter[str] = Counter()
         for other in self.store.all(api.PODS):
             if other["spec"].get("nodeName") == name and not is_over(other):

@@ -64,13 +64,14 @@ class Site:
         parallelism: int = 1,
         stubborn: bool = False,
     ) -> None:
-        """Submits a Job of a member to a queue."""
+        """Submits a Job to a queue, or beside all queues."""
         template = {
             "metadata": {"labels": {STUBBORN: ""} if stubborn else {}},
             "spec": {"restartPolicy": "Never", "containers": [_container(resource, count)]},
         }
-        spec = {"suspend": True, "parallelism": parallelism, "template": template}
-        body = {"metadata": {"name": name, "labels": {QUEUE: queue}}, "spec": spec}
+        spec = {"suspend": bool(queue), "parallelism": parallelism, "template": template}
+        labels = {QUEUE: queue} if queue else {}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
         self.store.create(JOBS, body, namespace)
 
     def finish(self, name: str, namespace: str) -> None:

@@ -119,6 +119,7 @@ def desk_whole(booking: str) -> wire.DesiredAllocation:
     )
 
 
+@pytest.mark.engines
 def test_pods_of_others_take_places_and_are_never_ended(desk: Desk, server: ApiServer, site: Site) -> None:
     site.namespace("others")
     site.pod("theirs", "others", "n1", count=3)
@@ -154,12 +155,19 @@ def test_an_engine_that_was_killed_finds_its_queues(
     desk.await_ready("BK-13")
     assert desk.states("BK-12") == {"ready"}
     assert server.store.all(api.PODS) == [pod]
+
+
+@pytest.mark.engines
+def test_an_engine_that_was_killed_ends_what_is_over(desk: Desk, engine: EngineProcess, site: Site) -> None:
+    desk.book("BK-12", 0, 1)
+    desk.await_ready("BK-12")
+    site.job("train", TEAM, "bk-12", count=2)
+    seen(lambda: site.running(TEAM) == ["n1"])
     engine.kill()
     desk.change("BK-12", state="release")
     engine.start()
     seen(lambda: desk.states("BK-12") == {"empty"})
     assert site.running(TEAM) == []
-    desk.release("BK-13")
 
 
 @pytest.mark.engines

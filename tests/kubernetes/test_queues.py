@@ -207,6 +207,20 @@ def test_unhealthy_gpus_take_no_new_work(server: ApiServer, site: Site, node: On
     assert node.gpus.truth(node.gpus.gpus[2]).withheld is None
 
 
+def test_pods_of_bookings_tolerate_the_taint_of_the_nodes(
+    server: ApiServer, site: Site, node: OneNode
+) -> None:
+    taint = {"key": "gpu-portal/node", "value": "", "effect": "NoSchedule"}
+    for name in ("n1", "n2"):
+        server.store.patch(api.NODES, name, {"spec": {"taints": [taint]}})
+    node.allowed((0, a_whole("a", booking="BK-1")))
+    site.namespace("others")
+    site.job("theirs", "others", "")
+    site.job("train", TEAM, "bk-1")
+    seen(lambda: site.running(TEAM) == ["n1"])
+    assert site.running("others") == []
+
+
 def test_a_share_is_refused(node: OneNode) -> None:
     shared = dataclasses.replace(a_whole("a", booking="BK-1"), share=500)
     assert "whole GPUs" in refused(lambda: node.queues.allow(shared, node.gpus.gpus[0], ()), GpuError)

@@ -1,6 +1,7 @@
 """What a site needs: the checks of doctor, the chart, the schemas, kubectl."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,14 +13,15 @@ import yaml
 
 from agent import __main__ as agent
 from agent.kubernetes import api
-from agent.kubernetes.rights import EVERYWHERE, IN_PROJECTS, Rights
+from agent.kubernetes.api import EVERYWHERE, IN_PROJECTS, Rights
+from tests.agent.builders import a_whole
 from tests.agent.desk import seen
 from tests.kubernetes.conftest import TEAM
 from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.server import ENGINE_TOKEN, ApiServer
 from tests.kubernetes.site import Site
 from tests.kubernetes.store import JOBS
-from tests.kubernetes.test_queues import OneNode, a_whole
+from tests.kubernetes.test_queues import OneNode
 from tests.kubernetes.validation import problem_of
 
 CHART = Path("deploy/helm/gpu-agent-kubernetes")
@@ -117,7 +119,7 @@ def test_people_work_with_kubectl(
         command = ("kubectl", "--server", server.url, "--namespace", TEAM, *words)
         done = subprocess.run(
             command,
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
             capture_output=True,
             text=True,
             timeout=60,

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from agent.kubernetes.bodies import is_same, quotas_of, resource_groups
 from agent.kubernetes.objects import gpus_of, node_read, pod_read, quantity
-from agent.kubernetes.quotas import is_same, quotas_of, resource_groups
 from tests.agent.builders import a_whole
 
 NODE = {
