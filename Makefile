@@ -24,7 +24,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock packages browser slurm
+.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock packages browser slurm kubectl
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -85,11 +85,11 @@ mutants: $(TESTING)
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
 
-# The long tests on a real Slurm, and integrations/ in real Airflow, Prefect and Snakemake, which get an
+# The long tests on a real Slurm and on an API server of ours with kubectl, and integrations/ in real Airflow, Prefect and Snakemake, which get an
 # environment of their own (450 MB).
 # Their lock has no hashes: pip refuses a package that is named with and without its extras.
-test-engines: $(TESTING) $(ENGINES)/installed slurm
-	$(BIN)/python -m pytest -q -m engines tests/slurm
+test-engines: $(TESTING) $(ENGINES)/installed slurm kubectl
+	$(BIN)/python -m pytest -q -m engines tests/slurm tests/kubernetes
 	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
 check: $(TESTING)
@@ -176,5 +176,16 @@ slurm:
 	      slurmctld slurmd slurm-client munge >/dev/null; \
 	  else \
 	    echo "Slurm is missing. As root: apt-get install slurmctld slurmd slurm-client munge"; \
+	    exit 1; \
+	  fi
+
+# A client of Kubernetes for tests/kubernetes, which start an API server of their own.
+kubectl:
+	@command -v kubectl >/dev/null && exit 0; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      kubernetes-client >/dev/null; \
+	  else \
+	    echo "kubectl is missing. As root: apt-get install kubernetes-client"; \
 	    exit 1; \
 	  fi

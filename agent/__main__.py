@@ -12,9 +12,10 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from agent import engine, run, unit
+from agent import run, unit
 from agent.assembly import IDENTITY, node_assemble
 from agent.doctor import command
+from agent.engine import command as engine
 from agent.hardware import REAL, Platform, hardware_open
 from agent.options import options_parse
 from agent.owner.accounts import AccountDirectory
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Pla
 def _serve_always(arguments: Sequence[str], environment: Mapping[str, str], platform: Platform) -> int:
     options = options_parse(arguments, environment)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    if options.engine == "slurm":
+    if options.engine != "device":
         return engine.main(options, environment)
     try:
         with contextlib.ExitStack() as stack:

@@ -51,7 +51,7 @@ def node_assemble(
     """
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
-    account_of = _login_program(options, directory)
+    account_of = hardware.account_of or _login_program(options, directory)
     slices = _slices(options, hardware, directory, account_of or directory.account)
     context = _context(options, identity, hardware)
     if account_of is not None:

@@ -20,6 +20,7 @@ from agent.host.machine import (
 from agent.host.network import Network, network_find
 from agent.host.open_files import HostOpenFiles
 from agent.host.other_owners import OtherSchedulers
+from agent.kubernetes.queues import BookingQueues
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.timeout_wrapper import TimeoutDeviceNodes, driver_open
 from agent.nvml.watch import NvmlWatch, process_user
@@ -41,11 +42,15 @@ from agent.state.store import Store
 
 log = logging.getLogger(__name__)
 
+EngineJobs = BookingJobs | BookingQueues
+"""The jobs of bookings, or what stands for them, by the kind of scheduler."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
-    members and the agent's state, the jobs of another scheduler that holds the devices."""
+    members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
+    set where members need no account of the host."""
 
     port: GpuPort
     watch: WatchPort
@@ -63,7 +68,8 @@ class NodeHardware:
     network: Callable[[str | None], Network | None] = network_find
     logins: Path = LOGINS_FOLDER
     slices_refusal: Callable[[], str] = limits_refusal
-    jobs: Callable[[Callable[[str], str | None], Store], BookingJobs] | None = None
+    jobs: Callable[[Callable[[str], str | None], Store], EngineJobs] | None = None
+    account_of: Callable[[str], str | None] | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:

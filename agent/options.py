@@ -7,9 +7,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agent.engine_options import engine_options
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
-from agent.slurm.parse import hosts_expand
 
 DESCRIPTION = (
     "Enrols this node and runs its agent until it is stopped. Other commands: `gpu-agent run`"
@@ -50,67 +50,13 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_NAME") or socket.gethostname(),
         help="name of this node (default: the host's)",
     )
-    _engine_options(parser, environment)
+    engine_options(parser, environment)
     _booking_options(parser, environment)
     _isolation_options(parser, environment)
     _share_options(parser, environment)
     _protection_options(parser, environment)
     _metrics_options(parser, environment)
     return parser.parse_args(arguments)
-
-
-def _engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
-    default = environment.get
-    parser.add_argument(
-        "--engine",
-        choices=("device", "slurm"),
-        default=default("GPU_AGENT_ENGINE", "device"),
-        help="device: the agent gives the GPUs of this node; slurm: Slurm gives those of many nodes, a job"
-        " for each booking",
-    )
-    parser.add_argument(
-        "--nodes",
-        type=hosts_expand,
-        default=default("GPU_AGENT_NODES", ""),
-        metavar="NODE[,…]",
-        help="with slurm: the nodes to serve, as Slurm names them (default: those of the reservation);"
-        " --token is then NODE=TOKEN[,…]",
-    )
-    parser.add_argument(
-        "--reservation",
-        default=default("GPU_AGENT_RESERVATION", "portal"),
-        metavar="NAME",
-        help="with slurm: the reservation that holds the nodes for the portal (default: portal)",
-    )
-    parser.add_argument(
-        "--partition", default=default("GPU_AGENT_PARTITION"), metavar="NAME", help="with slurm: of the jobs"
-    )
-    parser.add_argument(
-        "--slurm-account",
-        default=default("GPU_AGENT_SLURM_ACCOUNT"),
-        metavar="NAME",
-        help="with slurm: the account that jobs are charged to (default: the owner's)",
-    )
-    parser.add_argument(
-        "--gpu-models",
-        type=models_parse,
-        default=default("GPU_AGENT_GPU_MODELS", ""),
-        metavar="TYPE=NAME:MIB[,…]",
-        help="with slurm: product name and memory of each type of GPU in gres.conf, as"
-        " 'h100=NVIDIA H100 80GB HBM3:81559'; the type * stands for all others",
-    )
-
-
-def models_parse(text: str) -> dict[str, tuple[str, int]]:
-    """Returns name and memory in MiB of each type of GPU. Raises ValueError."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        kind, mark, model = part.strip().partition("=")
-        name, colon, memory = model.rpartition(":")
-        if not (kind and mark and name and colon and memory.isdecimal() and int(memory)):
-            raise ValueError(f"{part!r}: write TYPE=NAME:MIB")
-        found[kind] = (name, int(memory))
-    return found
 
 
 def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

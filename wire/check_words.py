@@ -12,6 +12,26 @@ def gettext_noop(text: str) -> str:
 
 CHECK_TEXTS = {
     "fix_driver_unknown": gettext_noop("check which driver this is"),
+    "fix_kubernetes_gpus": gettext_noop(
+        "install NVIDIA's device plugin, with the strategy mixed for MIG, so that nodes offer "
+        "nvidia.com/gpu or nvidia.com/mig-…"
+    ),
+    "fix_kubernetes_kueue": gettext_noop("install Kueue, with v1beta1 of its API served"),
+    "fix_kubernetes_namespaces": gettext_noop(
+        "label one namespace for each organisation (%(tenant)s=SLUG), or project (%(project)s=SLUG, too)"
+    ),
+    "fix_kubernetes_nodes": gettext_noop(
+        "kubectl label node NODE %(label)s=, and see that it is ready and not cordoned"
+    ),
+    "fix_kubernetes_products": gettext_noop(
+        "install GPU feature discovery, or name the products by --gpu-models: %(missing)s"
+    ),
+    "fix_kubernetes_rights": gettext_noop(
+        "bind the ClusterRole of the Helm chart to the engine's service account"
+    ),
+    "fix_kubernetes_silent": gettext_noop(
+        "run the engine as a pod, or give --kubernetes-api, --kubernetes-token and --kubernetes-ca"
+    ),
     "fix_persistence_unknown": gettext_noop("see nvidia-smi -q -d PERFORMANCE"),
     "account": gettext_noop("account number %(uid)s"),
     "binding": gettext_noop("nvidia-ml-py %(version)s"),
@@ -174,6 +194,18 @@ CHECK_TEXTS = {
     "hangs": gettext_noop("%(asks)s does not answer, in the check “%(check)s”"),
     "identity_unreadable": gettext_noop("identity.json is not readable"),
     "init": gettext_noop("process 1 is %(name)s"),
+    "kubernetes_answers": gettext_noop("Kubernetes %(version)s"),
+    "kubernetes_gpus": gettext_noop("%(gpus)s"),
+    "kubernetes_kueue": gettext_noop("%(api)s is served"),
+    "kubernetes_kueue_none": gettext_noop("%(api)s is not served"),
+    "kubernetes_namespaces": gettext_noop("%(namespaces)s"),
+    "kubernetes_namespaces_twice": gettext_noop("several namespaces are labelled for %(projects)s"),
+    "kubernetes_nodes": gettext_noop("%(nodes)s; not ready or closed: %(closed)s"),
+    "kubernetes_nodes_missing": gettext_noop("not found: %(nodes)s"),
+    "kubernetes_products": gettext_noop("%(products)s"),
+    "kubernetes_rights": gettext_noop("all are granted"),
+    "kubernetes_rights_missing": gettext_noop("not granted: %(missing)s"),
+    "kubernetes_silent": gettext_noop("%(error)s"),
     "modes": gettext_noop("%(modes)s"),
     "modes_none": gettext_noop("no GPU reported its mode"),
     "module": gettext_noop("%(version)s"),

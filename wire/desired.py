@@ -24,7 +24,8 @@ class DesiredAllocation:
     is a part of a whole GPU in thousandths. A "release" stays in the document until the agent
     reports "empty". Under a `notice`, `ends` is its `at`. `resumes` is the allocation that was
     suspended on this node. With `lease` it may run only while the node's Lease is valid, because
-    the portal may restart it elsewhere. `cores` and `memory_mb` are resources of the host.
+    the portal may restart it elsewhere. `cores` and `memory_mb` are resources of the host. `project`
+    is written for nodes of Kubernetes, where projects have namespaces.
     """
 
     id: Name
@@ -44,6 +45,7 @@ class DesiredAllocation:
     lease: bool = dataclasses.field(default=False, metadata=ADDED)
     cores: int = dataclasses.field(default=0, metadata=ADDED)
     memory_mb: int = dataclasses.field(default=0, metadata=ADDED)
+    project: Name | None = dataclasses.field(default=None, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,10 @@ from typing import Literal
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
 from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
+from agent.engine_options import kubernetes_options, models_option
+from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
 
@@ -45,14 +48,32 @@ def main(
     began = time.monotonic()
     asked = HostOptions(options.state, options.portal, options.interface, is_simulated)
     with contextlib.ExitStack() as stack:
-        if options.engine == "slurm":
-            commands = SlurmCommands(options.reservation)
-            checks = [*engine_checks(asked), *slurm_checks(commands, options.nodes)]
-        else:
-            checks = [*host_checks(asked), *driver_checks(driver, stack)]
+        try:
+            checks = _checks(options, environment, asked, lambda: driver_checks(driver, stack))
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
         found = list(checks_run(checks, ALL_S))
     sys.stdout.write(_json(found) if options.json else _text(found, time.monotonic() - began))
     return 1 if any(each.finding.state == "fail" for each in found) else 0
+
+
+def _checks(
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    asked: HostOptions,
+    of_driver: Callable[[], Sequence[Check]],
+) -> list[Check]:
+    """Returns the checks of the engine. Raises OSError, ValueError where they can't be made."""
+    if options.engine == "slurm":
+        commands = SlurmCommands(options.reservation)
+        return [*engine_checks(asked), *slurm_checks(commands, options.nodes)]
+    if options.engine == "kubernetes":
+        named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
+        api = KubernetesApi(access_find(*named, environment))
+        nodes = [name for name in options.nodes.split(",") if name]
+        return [*pod_checks(asked), *kubernetes_checks(api, nodes, options.gpu_models)]
+    return [*host_checks(asked), *of_driver()]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,11 +170,13 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--portal", default=default("GPU_AGENT_PORTAL"), help="its address")
     parser.add_argument(
         "--engine",
-        choices=("device", "slurm"),
+        choices=("device", "slurm", "kubernetes"),
         default=default("GPU_AGENT_ENGINE", "device"),
-        help="slurm: check what Slurm needs for the portal, not this node's GPUs",
+        help="check what Slurm or Kubernetes needs for the portal, not this node's GPUs",
     )
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
+    models_option(parser, environment)
+    kubernetes_options(parser, environment)
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")
     return parser

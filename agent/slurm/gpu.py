@@ -8,20 +8,23 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
 
-from agent.ports.gpu import FoundError, GpuError, Place, Reading, Truth
+from agent.ports.gpu import GpuError, Reading, Truth
+from agent.ports.places import PlacesPort, PlacesWatch, model_of, partners_refusal, reading_of
 from agent.ports.programs import ProcessOwner
 from agent.slurm.cluster import SlurmCluster, SlurmSite, View
 from agent.slurm.jobs import BookingJobs
 from agent.slurm.parse import Job, SlurmNode
-from wire import InventoryGpu, Mode
+from wire import InventoryGpu
 
 log = logging.getLogger(__name__)
 
 _NAMESPACE = uuid.UUID("8a2c7d52-3c0e-4a53-9f6f-6d1c2f6f7c11")
 
 
-class SlurmGpus:
+class SlurmGpus(PlacesPort):
     """See agent.ports.gpu.GpuPort. `models` has name and memory in MiB of each type of GPU."""
+
+    scheduler = "Slurm"
 
     def __init__(
         self, cluster: SlurmCluster, node: str, site: SlurmSite, models: Mapping[str, tuple[str, int]]
@@ -61,7 +64,7 @@ class SlurmGpus:
         return tuple(self._inventory(gpu, node.types[index]) for gpu, index in self._slots.items())
 
     def _inventory(self, gpu: str, kind: str) -> InventoryGpu:
-        name, memory_mb = model_of(kind, self._models)
+        name, memory_mb = _product_of(kind, self._models)
         return InventoryGpu(
             index=self._slots[gpu],
             uuid=gpu,
@@ -93,12 +96,9 @@ class SlurmGpus:
         )
 
     def _unready(self, slot: int, view: View) -> str | None:
-        """Says that a booking waits for its other places: its job would wait, too."""
-        others = frozenset() if self.jobs is None else self.jobs.partners(slot)
-        if self.jobs is not None and others & self.jobs.leaving:
-            return "another booking has not left all of its devices"
-        taken = others & self._takers(view).keys()
-        return f"the job of another takes {len(taken)} of its devices" if taken else None
+        if self.jobs is None:
+            return None
+        return partners_refusal(self.jobs.partners(slot), self.jobs.leaving, self._takers(view).keys())
 
     def _withheld(self, node: SlurmNode, view: View) -> str | None:
         if node.closure is not None:
@@ -138,16 +138,6 @@ class SlurmGpus:
         by that booking's job alone."""
         return self.jobs is None or not (slot in self.jobs.leaving or self.jobs.on(slot, view))
 
-    def set_mode(self, gpu: str, mode: Mode) -> None:
-        if mode != "whole":
-            raise GpuError("unsupported", "Slurm hands out whole GPUs here")
-
-    def create(self, gpu: str, place: Place) -> None:
-        raise GpuError("unsupported", "Slurm hands out whole GPUs here")
-
-    def destroy(self, gpu: str, instance: int) -> None:
-        raise GpuError("unsupported", "Slurm hands out whole GPUs here")
-
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
         return tuple(job.id for job in self._on(self.slot(gpu), self._cluster.view()))
 
@@ -159,23 +149,15 @@ class SlurmGpus:
             self.jobs.end(self.slot(gpu), only)
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
-        """Nothing is measured: Slurm does not say it, and the agent is not on the node."""
-        number = len(self.pids(gpu, None))
-        return (Reading(gpu, None, None, None, None, None, None, number),)
-
-    def close(self) -> None:
-        """Has nothing open."""
+        return reading_of(gpu, len(self.pids(gpu, None)))
 
 
-class SlurmWatch:
+class SlurmWatch(PlacesWatch):
     """See agent.ports.gpu.WatchPort."""
 
     def __init__(self, cluster: SlurmCluster, gpus: SlurmGpus) -> None:
         self._cluster = cluster
         self._gpus = gpus
-
-    def errors(self) -> tuple[FoundError, ...]:
-        return ()
 
     def users(self, pids: Collection[int]) -> tuple[str, ...]:
         jobs = self._cluster.last.jobs
@@ -183,9 +165,6 @@ class SlurmWatch:
 
     def hanging(self) -> tuple[str, ...]:
         return self._gpus.gpus if self._cluster.is_silent else ()
-
-    def close(self) -> None:
-        """Has nothing open."""
 
 
 class SlurmPrograms:
@@ -246,19 +225,9 @@ def gpu_uuid(site: str, node: str, index: int) -> str:
     return f"slurm-{uuid.uuid5(_NAMESPACE, f'{site}/{node}/{index}')}"
 
 
-def model_of(kind: str, models: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
-    """Returns name and memory of a type of GPU. Raises GpuError where they were not given."""
-    found = models.get(kind) or models.get("*")
+def _product_of(kind: str, models: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """Raises GpuError for a type that the options do not name."""
+    found = model_of(kind, models)
     if found is None:
         raise GpuError("invalid", f"say what a GPU of type {kind or '*'} is: --gpu-models TYPE=NAME:MIB")
     return found
-
-
-class NoDeviceNodes:
-    """See agent.owner.cdi.DeviceNodes: the devices are on other hosts."""
-
-    def common(self) -> tuple[str, ...]:
-        return ()
-
-    def of(self, device: str) -> tuple[str, ...]:
-        return ()

@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from agent.plan.bookings import NodeWants, WantedBooking, wants_of
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuError, RetryLater
 from agent.ports.handover import booking_full_name
@@ -47,21 +48,6 @@ class BookingJob:
     over: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is to run of a booking: its allocations with the index of their GPUs."""
-
-    parts: tuple[tuple[DesiredAllocation, int], ...]
-
-    @property
-    def first(self) -> DesiredAllocation:
-        return min((each for each, _ in self.parts), key=lambda each: each.id)
-
-    @property
-    def ends(self) -> int:
-        return max(each.ends for each, _ in self.parts)
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
     """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
@@ -90,8 +76,7 @@ class BookingJobs:
         first, _, rest = script.partition("\n")
         self._script = f"{first}\nNOTICE={settings.notice or ''}\n{rest}"
         self._jobs = self._load()
-        self._wanted: dict[str, _Wanted] = {}
-        self._leaving: frozenset[int] = frozenset()
+        self._wants = NodeWants()
         self._waits = False
 
     # What there is.
@@ -114,24 +99,16 @@ class BookingJobs:
     @property
     def leaving(self) -> frozenset[int]:
         """Returns the places whose last booking has not left."""
-        return self._leaving
+        return self._wants.leaving
 
     def partners(self, slot: int) -> frozenset[int]:
         """Returns the other places of a booking that begins here and has no job yet."""
         have = {name for each in self._jobs.values() for name in each.allocations}
-        for each in self._wanted.values():
-            slots = frozenset(number for _, number in each.parts)
-            if slot in slots and each.first.id not in have:
-                return slots - {slot}
-        return frozenset()
+        return self._wants.partners(slot, lambda booking: booking.first.id in have)
 
     def together(self, allocations: Iterable[str]) -> set[str]:
         """Returns these allocations and the others of their jobs."""
-        found = set(allocations)
-        for each in self._wanted.values():
-            names = {part.id for part, _ in each.parts}
-            found |= names if names & found else set()
-        return found
+        return self._wants.together(allocations)
 
     def numbers(self) -> dict[str, int]:
         """Returns the job of each allocation."""
@@ -156,24 +133,11 @@ class BookingJobs:
             return [str(error)]
 
     def _take(self, targets: Iterable[GpuTarget]) -> None:
-        parts: dict[str, list[tuple[DesiredAllocation, int]]] = {}
-        leaving: set[int] = set()
-        named: set[str] = set()
-        for target in targets:
-            for task in target.tasks:
-                slot = self._settings.slot_of(target.gpu)
-                named.add(task.allocation.id)
-                if not task.ending:
-                    full = booking_full_name(task.allocation)
-                    parts.setdefault(full, []).append((task.allocation, slot))
-                elif not task.emptied:
-                    leaving.add(slot)
-        self._wanted = {booking: _Wanted(tuple(found)) for booking, found in parts.items()}
-        self._leaving = frozenset(leaving)
-        self._forget(named)
+        self._wants = wants_of(targets, self._settings.slot_of, booking_full_name)
+        self._forget(self._wants.named)
         self._waits = False
 
-    def _forget(self, named: set[str]) -> None:
+    def _forget(self, named: frozenset[str]) -> None:
         """Forgets jobs that are over, and whose allocations have gone."""
         gone = [each.job for each in self._jobs.values() if each.over and named.isdisjoint(each.allocations)]
         for job in gone:
@@ -192,7 +156,7 @@ class BookingJobs:
         """Sets the time limits of running jobs by the ends of their bookings."""
         problems = []
         for each in list(self._jobs.values()):
-            wanted, job = self._wanted.get(each.booking), _job_of(each, view)
+            wanted, job = self._wants.bookings.get(each.booking), _job_of(each, view)
             if wanted is None or job is None or job.started is None or job.is_waiting or job.is_over:
                 continue
             if wanted.ends == each.ends or wanted.first.id not in each.allocations:
@@ -215,7 +179,7 @@ class BookingJobs:
             if job.name.startswith(mine) and job.reservation == reservation and not job.is_over
         ]
         have = {name for each in self._jobs.values() for name in each.allocations}
-        coming = {self._name(each) for each in self._wanted.values() if each.first.id not in have}
+        coming = {self._name(each) for each in self._wants.bookings.values() if each.first.id not in have}
         problems = []
         for job in strays:
             if job.id in self._jobs or (job.is_held and job.name in coming):
@@ -283,10 +247,10 @@ class BookingJobs:
     def _submitted(self, allocation: DesiredAllocation, view: View) -> Job:
         """Submits the job of the allocation's booking, or finds it; then lets it start."""
         full = booking_full_name(allocation)
-        wanted = self._wanted.get(full)
-        if wanted is None or all(each.id != allocation.id for each, _ in wanted.parts):
+        wanted = self._wants.bookings.get(full)
+        if wanted is None or allocation.id not in wanted.names:
             raise RetryLater("its other devices are not known yet")
-        slots = tuple(sorted(slot for _, slot in wanted.parts))
+        slots = wanted.slots
         account = self._settings.account_of(allocation.owner)
         if account is None:
             raise OSError(f"no account is known for {allocation.owner}, whose job it is")
@@ -295,7 +259,7 @@ class BookingJobs:
         number = self._found(self._name(wanted), account, view)
         if number is None:
             number = self._submit(wanted, account, self._types(slots, view))
-        names = tuple(sorted(each.id for each, _ in wanted.parts))
+        names = tuple(sorted(wanted.names))
         job = self._cluster.view().jobs.get(number)
         if job is None:
             raise RetryLater(f"job {number} of Slurm is not listed yet")
@@ -315,7 +279,7 @@ class BookingJobs:
             raise GpuError("lost", f"GPUs of {self._node} that Slurm knows: {len(types)}")
         return tuple(types[slot] for slot in slots)
 
-    def _submit(self, wanted: _Wanted, account: str, types: tuple[str, ...]) -> int:
+    def _submit(self, wanted: WantedBooking, account: str, types: tuple[str, ...]) -> int:
         job = Submission(
             name=self._name(wanted),
             account=account,
@@ -333,7 +297,7 @@ class BookingJobs:
         log.info("job %d of Slurm is for %s", number, job.name)
         return number
 
-    def _name(self, wanted: _Wanted) -> str:
+    def _name(self, wanted: WantedBooking) -> str:
         """Returns a name that no other run of any booking has."""
         return f"{_MARK}:{self._node}:{booking_full_name(wanted.first)}:{wanted.first.id}"
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
-import wire
-from tests.agent.builders import NODE
+from tests.agent.desk import seen
+from tests.agent.portal_fixture import portal
 from tests.agent.processes import Portal
 from tests.slurm.cluster import Cluster, missing
-from tests.slurm.desk import Desk, seen
+from tests.slurm.desk import Desk
 from tests.slurm.engine import Engine
+
+__all__ = ["portal"]
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +32,6 @@ def cluster() -> Iterator[Cluster]:
             yield found
         finally:
             found.stop()
-
-
-@pytest.fixture
-def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
-    # Settings are not there when this module is imported.
-    from allocation.services.nodes.redis_accounts import (  # noqa: PLC0415
-        account_password,
-        account_url,
-        agent_account_open,
-        agent_account_replace,
-    )
-
-    redis_client.delete(wire.desired_key(NODE), wire.lease_key(NODE), wire.report_stream(NODE))
-    password, digest = account_password()
-    agent_account_open(NODE, digest)
-    found = Portal(redis_client, account_url(NODE, password), digest)
-    yield found
-    agent_account_replace(NODE, None)
-    found.close()
 
 
 @pytest.fixture

@@ -1,70 +1,14 @@
-"""What stands where the portal would be: it writes documents for node n1, and reads reports."""
+"""What stands where the portal would be, with the jobs of its bookings."""
 
-import dataclasses
-import time
-from collections.abc import Callable
-from typing import Any
-
-import wire
-from tests.agent.builders import HOUR, a_document, a_whole
-from tests.agent.processes import Portal
-from tests.servers.waiting import wait_until
+from tests.agent.desk import Desk as AnyDesk
 
 
-def seen(check: Callable[[], bool], seconds: float = 20) -> None:
-    wait_until(check, seconds=seconds, every=0.05)
-
-
-def now() -> int:
-    return int(time.time())
-
-
-@dataclasses.dataclass
-class Desk:
-    """Writes documents for node n1, as the portal does: the newest says all."""
-
-    portal: Portal
-    bookings: dict[str, list[tuple[int, wire.DesiredAllocation]]] = dataclasses.field(default_factory=dict)
-    generation: int = 0
-
-    def book(self, name: str, *gpus: int, seconds: int = HOUR) -> None:
-        """Starts a booking now; its allocations are `name-0`, `name-1`, …"""
-        starts = now()
-        self.bookings[name] = [
-            (gpu, a_whole(f"{name}-{gpu}", booking=name, starts=starts, ends=starts + seconds))
-            for gpu in gpus
-        ]
-        self.publish()
-
-    def change(self, name: str, **fields: Any) -> None:  # noqa: ANN401 (fields of any kind)
-        """Changes fields of all allocations of a booking."""
-        parts = self.bookings[name]
-        self.bookings[name] = [(gpu, dataclasses.replace(each, **fields)) for gpu, each in parts]
-        self.publish()
-
-    def release(self, name: str) -> None:
-        """Asks for its devices, waits for the proof, and forgets it."""
-        self.change(name, state="release")
-        seen(lambda: self.states(name) == {"empty"})
-        del self.bookings[name]
-        self.publish()
-
-    def publish(self) -> None:
-        self.generation += 1
-        gpus: dict[str, list[wire.DesiredAllocation]] = {}
-        for parts in self.bookings.values():
-            for gpu, each in parts:
-                gpus.setdefault(self.portal.gpus()[gpu], []).append(each)
-        self.portal.publish(a_document(gpus, generation=self.generation))
-
-    def states(self, name: str) -> set[str]:
-        """Returns the states of a booking's allocations in the newest report."""
-        said = self.portal.states()
-        return {said.get(each.id, "unknown") for _, each in self.bookings[name]}
+class Desk(AnyDesk):
+    """See tests.agent.desk."""
 
     def ready(self, name: str) -> int:
         """Waits until the booking is ready; returns its job."""
-        seen(lambda: self.states(name) == {"ready"})
+        self.await_ready(name)
         ids = {each.id for _, each in self.bookings[name]}
         (job,) = {each.job for each in self.portal.reports()[-1].allocations if each.id in ids}
         assert job is not None

@@ -6,8 +6,9 @@ import pytest
 
 import wire
 from tests.agent.builders import HOUR
+from tests.agent.desk import now, seen
 from tests.slurm.cluster import OTHER, OWNER, RESERVATION, Cluster
-from tests.slurm.desk import Desk, now, seen
+from tests.slurm.desk import Desk
 from tests.slurm.engine import Engine
 
 pytestmark = pytest.mark.faults

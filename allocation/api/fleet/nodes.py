@@ -44,7 +44,7 @@ class NodeOut(serializers.Serializer[Any]):
     host_note = serializers.CharField(help_text="Why the limits are only counted.")
     driver = serializers.CharField()
     engine = serializers.CharField(
-        help_text="Who gives its GPUs to bookings: `device`, the agent itself, or `slurm`."
+        help_text="Who gives its GPUs to bookings: `device`, the agent itself, `slurm` or `kubernetes`."
     )
     agent_version = serializers.CharField()
     generation = serializers.IntegerField(help_text="Generation of the newest assignment.")
@@ -195,7 +195,9 @@ class Nodes(ApiView):
 class EngineOut(serializers.Serializer[Any]):
     """Who gives the GPUs of its nodes to bookings."""
 
-    name = serializers.CharField(help_text="`device`: an agent on each node; `slurm`: Slurm, by a job.")
+    name = serializers.CharField(
+        help_text="`device`: an agent on each node; `slurm`: Slurm, by a job; `kubernetes`: Kueue, by a queue."
+    )
     granularity = serializers.CharField(
         help_text="`device`: a booking has the GPUs that the portal names; `node`: the engine chooses "
         "among those of the node."

@@ -38,6 +38,7 @@ class Node(models.Model):
     class Engine(models.TextChoices):
         DEVICE = "device", "Agent"
         SLURM = "slurm", "Slurm"
+        KUBERNETES = "kubernetes", "Kubernetes"
 
     STATE_FIELDS = ("state", "state_reason", "state_text")
 
@@ -70,7 +71,7 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
     engine = models.CharField(
-        max_length=8,
+        max_length=10,
         choices=Engine.choices,
         default=Engine.DEVICE,
         db_default=Engine.DEVICE,

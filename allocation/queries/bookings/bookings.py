@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Case, QuerySet, When
 
-from allocation.models import Allocation, Booking, BookingEvent, Gpu, MovedStart
+from allocation.models import Allocation, Booking, BookingEvent, Gpu, MovedStart, Node
 from allocation.queries.bookings.booking_list import GROUPS
 from allocation.queries.bookings.money.projects import quota_of
 from allocation.queries.bookings.timelines.rows import SLOTS
@@ -38,8 +38,8 @@ class Slots:
 @dataclass(frozen=True, slots=True)
 class NodePlace:
     """The booking's place on one node: the indices of all GPUs of the node, and the booking's
-    slots. `limits`: whether the node enforces host cores and memory. `job`: that of the node's
-    engine which holds the devices."""
+    slots. `limits`: whether the node enforces host cores and memory. `engine` gives its devices; `job`
+    is the one of that engine's which holds them."""
 
     name: str
     rack: str
@@ -48,6 +48,7 @@ class NodePlace:
     gpus: tuple[Slots, ...]
     allocation: UUID | None
     job: int | None = None
+    engine: str = Node.Engine.DEVICE
 
     @property
     def own(self) -> frozenset[int]:
@@ -165,6 +166,7 @@ def _by_node(
             ),
             allocation=first[node.id].id if node.id in first else None,
             job=first[node.id].job if node.id in first else None,
+            engine=node.engine,
         )
         for node in nodes.values()
     ]

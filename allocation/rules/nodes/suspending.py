@@ -19,6 +19,8 @@ def why_not_suspendable(*, devices: int, is_divided: bool, drivers: Iterable[str
     drivers = tuple(drivers)
     if any(version.startswith("Slurm") for version in drivers):
         return "Slurm gives the devices of suspended programs to others"
+    if any(version.startswith("Kubernetes") for version in drivers):
+        return "Kubernetes can't suspend programs"
     majors = (re.match(r"\d+", version) for version in drivers)
     if any(found and int(found[0]) < MIN_DRIVER for found in majors):
         return f"its node has a driver older than {MIN_DRIVER}, which can't suspend programs"

@@ -41,6 +41,7 @@ _ROW = (
     "booking__array_index",
     "booking__ask",
     "booking__owner__username",
+    "booking__project__slug",
     "tenant__slug",
 )
 
@@ -77,7 +78,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
         gpus[gpu.node_id].append(gpu)
     node_of = {gpu.id: node for node, found in gpus.items() for gpu in found}
     rows = Allocation.objects.filter(gpu__node__in=nodes, state__in=ON_NODE)
-    rows = rows.select_related("booking__owner", "tenant").only(*_ROW)
+    rows = rows.select_related("booking__owner", "booking__project", "tenant").only(*_ROW)
     for row in rows.order_by("start", "id"):
         allocations[node_of[row.gpu_id]].append(row)
     bookings = {row.booking_id for found in allocations.values() for row in found}
@@ -105,6 +106,8 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
             ask = row.booking.ask
             cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
             wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
+        if node.engine == Node.Engine.KUBERNETES:
+            wanted = replace(wanted, project=row.booking.project.slug)
         desired[row.gpu_id].append(wanted)
     return wire.Desired(
         node=node.name,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from allocation.models import Booking
+from allocation.models import Booking, Node
 from allocation.queries.bookings.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
@@ -199,6 +199,11 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
             continue
         if place.job is not None:
             found.append((place.name, f"srun --jobid={place.job} --overlap --pty bash -l"))
+            continue
+        if place.engine == Node.Engine.KUBERNETES:
+            # The engine names queues so (agent.kubernetes.names).
+            queue = booking.node_name.lower().replace("_", "-")
+            found.append((place.name, f"kueue.x-k8s.io/queue-name: {queue}"))
             continue
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent import __main__ as agent
-from agent.engine import Heartbeats, token_of
+from agent.engine.command import Heartbeats, token_of
 from agent.options import options_parse
 from agent.slurm.commands import gres_text
 

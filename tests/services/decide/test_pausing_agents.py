@@ -247,6 +247,7 @@ def test_it_waits_for_the_gpu_where_it_is_frozen_while_that_is_worth_it(
     [
         (2, "580.95.05", "programs that work together on several GPUs can't be suspended"),
         (1, "Slurm 22.05.8", "Slurm gives the devices of suspended programs to others"),
+        (1, "Kubernetes v1.32.4", "Kubernetes can't suspend programs"),
         (1, "535.183.06", "its node has a driver older than 550, which can't suspend programs"),
         (1, "", None),
     ],

@@ -1,14 +1,16 @@
-"""What the portal makes of a node whose GPUs Slurm gives to bookings."""
+"""What the portal makes of a node whose GPUs another scheduler gives to bookings."""
 
 import dataclasses
 
 import pytest
 
 import wire
+from agent.kubernetes.names import queue_names
 from allocation.models import Gpu, Node
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.inventories import inventory_apply
+from allocation.services.publish.desired import desired_documents
 from allocation.services.snapshot.hardware import gpus_read
 from allocation.web.bookings.summary import commands_of
 from tests.builders_allocation import Lab, a_booking_request, a_lab
@@ -85,3 +87,31 @@ def test_the_page_of_a_booking_says_how_to_work_in_its_job(plant: Plant, lab: La
         found = fresh(booking)
         (place,) = node_places_of(found)
         assert commands_of(found, [place]) == [(place.name, "srun --jobid=4711 --overlap --pty bash -l")]
+
+
+def test_a_node_of_kubernetes_learns_the_project_and_the_page_names_the_queue(plant: Plant, lab: Lab) -> None:
+    with as_system():
+        inventory = dataclasses.replace(plant.node.inventory(), engine="kubernetes", seq=9)
+        inventory_apply(node=Node.objects.get(), inventory=inventory, now=plant.now)
+        booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
+    plant.cycle()
+    with as_system():
+        (document,) = desired_documents(list(Node.objects.all()), epoch=1)
+        wanted = [each for gpu in document.gpus for each in gpu.allocations]
+        assert {each.project for each in wanted} == {lab.project.slug}
+        Node.objects.update(engine="device")
+        (plain,) = desired_documents(list(Node.objects.all()), epoch=1)
+        assert {each.project for gpu in plain.gpus for each in gpu.allocations} == {None}
+        Node.objects.update(engine="kubernetes")
+    (row,) = rows_of(booking)
+    ready = wire.ReportedAllocation(
+        id=row.id.hex, state="ready", devices=(row.gpu.uuid,), error=None, since=0
+    )
+    assert plant.receive(plant.report(ready)) == "applied"
+    with as_system():
+        found = fresh(booking)
+        (place,) = node_places_of(found)
+        queue = f"bk-{found.number}"
+        assert commands_of(found, [place]) == [(place.name, f"kueue.x-k8s.io/queue-name: {queue}")]
+        # The engine on the node gives it the same name.
+        assert queue_names(lab.project.tenant.slug, found.node_name).local == queue

@@ -1,7 +1,7 @@
-"""`gpu-agent --engine slurm`: one process that is the agent of many nodes of Slurm.
+"""Serves many nodes of another scheduler in one process.
 
 Each node has an identity, a folder below `--state` and a loop of its own, in a thread. They share
-what Slurm says.
+what the scheduler says.
 """
 
 import argparse
@@ -14,21 +14,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.assembly import IDENTITY, node_assemble
-from agent.hardware import NodeHardware
-from agent.host.machine import Host, host_read
+from agent.engine.schedulers import Scheduler, scheduler_open
 from agent.owner.accounts import AccountDirectory
 from agent.ports.gpu import GpuError
-from agent.ports.host_cores import CoreTopology
 from agent.ports.link import Link
 from agent.ports.systemd import Supervisor
 from agent.process import Agent, Stop
 from agent.report.examination import Examiner, doctor_command
-from agent.slurm.cluster import SlurmCluster, SlurmSite, site_read
-from agent.slurm.commands import SlurmCommands
-from agent.slurm.gpu import NoDeviceNodes, SlurmGpus, SlurmPrograms, SlurmWatch
-from agent.slurm.jobs import BookingJobs, JobSettings
 from agent.state.enrol import EnrolmentRefused, identity_ensure
-from agent.state.store import Store, StoreError, folder_locked
+from agent.state.store import StoreError, folder_locked
 
 log = logging.getLogger("agent")
 
@@ -51,11 +45,6 @@ def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def commands_of(options: argparse.Namespace) -> SlurmCommands:
-    """Returns Slurm's commands as the options ask for them."""
-    return SlurmCommands(options.reservation, options.partition, options.slurm_account)
-
-
 def _refuse_elsewhere(options: argparse.Namespace) -> None:
     """Raises ValueError for options that need the agent on the node itself."""
     wrong = [name for name in _ELSEWHERE if getattr(options, name)]
@@ -64,7 +53,7 @@ def _refuse_elsewhere(options: argparse.Namespace) -> None:
     if options.cgroup != "off":
         wrong.append("cgroup")
     if wrong:
-        raise ValueError(f"there is no --{wrong[0].replace('_', '-')} with --engine slurm")
+        raise ValueError(f"there is no --{wrong[0].replace('_', '-')} with --engine {options.engine}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,11 +96,8 @@ class _Engine:
         self._options = options
         self._environment = environment
         self._stack = stack
-        self._cluster = SlurmCluster(commands_of(options))
-        self._site = site_read(self._cluster.commands)
-        self.names = options.nodes or sorted(self._cluster.view().reserved)
-        if not self.names:
-            raise ValueError(f"Slurm's reservation {options.reservation} holds no node: see --nodes")
+        self._scheduler = scheduler_open(options, environment)
+        self.names = options.nodes or self._scheduler.nodes()
         self.supervisor = Supervisor(environment)
         self._alive = Heartbeats(self.supervisor.alive, self.names)
 
@@ -121,7 +107,7 @@ class _Engine:
         options = self._options
         own = argparse.Namespace(**{**vars(options), "name": name, "state": options.state / name})
         self._stack.enter_context(folder_locked(own.state))
-        hardware = slurm_hardware(own, self._cluster, self._site)
+        hardware = self._scheduler.hardware(own)
         identity = identity_ensure(
             own.state / IDENTITY,
             own.portal,
@@ -133,7 +119,7 @@ class _Engine:
         node = node_assemble(own, identity, hardware, directory, self._stack)
         agent = Agent(dataclasses.replace(node, alive=self._alive.of(name)))
         link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
-        examiner = Examiner(_doctor(own), self._environment, agent.inbox.put)
+        examiner = Examiner(_doctor(own, self._scheduler), self._environment, agent.inbox.put)
         self._stack.callback(examiner.stop)
         return ServedNode(agent, link, examiner)
 
@@ -144,53 +130,9 @@ def token_of(text: str, name: str) -> str | None:
     return next((token for node, _, token in pairs if node in (name, "")), None)
 
 
-def slurm_hardware(options: argparse.Namespace, cluster: SlurmCluster, site: SlurmSite) -> NodeHardware:
-    """Returns one node of Slurm as the hardware of an agent. Raises GpuError."""
-    gpus = SlurmGpus(cluster, options.name, site, options.gpu_models)
-
-    def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingJobs:
-        settings = JobSettings(
-            node=options.name,
-            folder=options.state,
-            slot_of=gpus.slot,
-            account_of=account_of,
-            epoch=lambda: store.epoch,
-            notice=options.pause_signal,
-        )
-        gpus.jobs = BookingJobs(cluster, settings)
-        return gpus.jobs
-
-    return NodeHardware(
-        gpus,
-        SlurmWatch(cluster, gpus),
-        _host(options.name, cluster, site),
-        NoDeviceNodes(),
-        SlurmPrograms(cluster, gpus),
-        None,
-        topology=lambda near: CoreTopology(),
-        network=lambda interface: None,
-        jobs=jobs,
-        # The jobs of others are never ended.
-        is_only_owner=lambda: False,
-    )
-
-
-def _host(name: str, cluster: SlurmCluster, site: SlurmSite) -> Host:
-    node = cluster.view().nodes[name]
-    return dataclasses.replace(
-        host_read(name),
-        cores=node.cores,
-        memory_mb=node.memory_mb,
-        limits="counted" if site.limits_note else "enforced",
-        limits_note=site.limits_note,
-        engine="slurm",
-        numa=lambda gpu: None,
-    )
-
-
-def _doctor(options: argparse.Namespace) -> list[str]:
-    words = ["agent", "doctor", "--engine", "slurm", "--nodes", options.name]
-    return doctor_command([*words, "--reservation", options.reservation], options)
+def _doctor(options: argparse.Namespace, scheduler: Scheduler) -> list[str]:
+    words = ["agent", "doctor", "--engine", options.engine, "--nodes", options.name]
+    return doctor_command([*words, *scheduler.doctor(options)], options)
 
 
 def _serve(served: Iterable[ServedNode], supervisor: Supervisor) -> None:
@@ -204,7 +146,7 @@ def _serve(served: Iterable[ServedNode], supervisor: Supervisor) -> None:
     # A signal only asks the loops to end, so that no step is cut in half.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    log.info("serving %d nodes of Slurm", len(served))
+    log.info("serving %d nodes", len(served))
     with concurrent.futures.ThreadPoolExecutor(len(served), thread_name_prefix="node") as pool:
         for each in served:
             each.link.start()
@@ -218,4 +160,4 @@ def _serve(served: Iterable[ServedNode], supervisor: Supervisor) -> None:
         each.link.stop()
     for loop in loops:
         loop.result()
-    log.info("stopped; the jobs continue")
+    log.info("stopped; what runs on the nodes continues")

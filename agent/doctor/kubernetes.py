@@ -1,0 +1,148 @@
+"""The checks of `doctor --engine kubernetes`: what a cluster must have for the portal to use it."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from agent.doctor.checks import Check, Finding, found, said
+from agent.doctor.host import HostOptions, host_checks
+from agent.kubernetes.api import (
+    EVERYWHERE,
+    IN_PROJECTS,
+    KUEUE,
+    NAMESPACES,
+    NODES,
+    REVIEWS,
+    ApiError,
+    KubernetesApi,
+    Resource,
+)
+from agent.kubernetes.gpu import product_of
+from agent.kubernetes.names import NODE, PROJECT, TENANT
+from agent.kubernetes.objects import SeenNamespace, SeenNode, namespace_read, node_read
+from agent.ports.gpu import GpuError
+
+_OF_PODS = frozenset(("state folder", "room in the state folder", "enrolment", "portal"))
+
+
+def pod_checks(options: HostOptions) -> list[Check]:
+    """Returns the checks of the pod in which the engine runs."""
+    return [check for check in host_checks(options) if check.name in _OF_PODS]
+
+
+def kubernetes_checks(
+    api: KubernetesApi, nodes: Sequence[str], models: dict[str, tuple[str, int]]
+) -> list[Check]:
+    """Returns the checks; `nodes` are those to be served, empty: those with the label. `models` are
+    the products that the options name."""
+    site = _Site(api, nodes, models)
+    looks: list[tuple[str, Callable[[], Finding]]] = [
+        ("Kubernetes", site.answers),
+        ("rights in Kubernetes", site.rights),
+        ("Kueue", site.kueue),
+        ("nodes of Kubernetes", site.nodes),
+        ("GPUs of Kubernetes", site.gpus),
+        ("products of GPUs", site.products),
+        ("namespaces of projects", site.namespaces),
+    ]
+    late = said("fix_kubernetes_silent")
+    return [Check(name, look, "Kubernetes", late=late) for name, look in looks]
+
+
+class _Site:
+    """What the API server says, asked once."""
+
+    def __init__(self, api: KubernetesApi, nodes: Sequence[str], models: dict[str, tuple[str, int]]) -> None:
+        self._api = api
+        self._asked = nodes
+        self._models = models
+
+    @functools.cached_property
+    def _nodes(self) -> dict[str, SeenNode]:
+        """The nodes to be served, by name."""
+        rows = map(node_read, self._api.listed(NODES)[0])
+        return {node.name: node for node in rows if node.name in self._asked or self._is_labelled(node)}
+
+    def _is_labelled(self, node: SeenNode) -> bool:
+        return not self._asked and NODE in node.labels
+
+    def answers(self) -> Finding:
+        try:
+            version = self._api.version()
+        except ApiError as error:
+            return Finding("fail", said("kubernetes_silent", error=error), said("fix_kubernetes_silent"))
+        return Finding("ok", said("kubernetes_answers", version=version))
+
+    def rights(self) -> Finding:
+        missing = [
+            f"{verb} {resource.plural}{f' in {namespace}' if namespace else ''}"
+            for namespace, rights in (("", EVERYWHERE), *((each, IN_PROJECTS) for each in self._projects))
+            for resource, verbs in rights
+            for verb in verbs
+            if not self._may(verb, resource, namespace)
+        ]
+        if missing:
+            seen = said("kubernetes_rights_missing", missing=", ".join(missing))
+            return Finding("fail", seen, said("fix_kubernetes_rights"))
+        return Finding("ok", said("kubernetes_rights"))
+
+    def _may(self, verb: str, resource: Resource, namespace: str) -> bool:
+        asked = {"verb": verb, "group": resource.group, "resource": resource.plural}
+        if namespace:
+            asked["namespace"] = namespace
+        answer = self._api.create(REVIEWS, {"spec": {"resourceAttributes": asked}})
+        return bool(answer.get("status", {}).get("allowed"))
+
+    @functools.cached_property
+    def _projects(self) -> dict[str, SeenNamespace]:
+        """The namespaces of projects, by name."""
+        rows = map(namespace_read, self._api.listed(NAMESPACES, labelSelector=TENANT)[0])
+        return {each.name: each for each in rows}
+
+    def kueue(self) -> Finding:
+        good = self._api.served(KUEUE)
+        seen = said("kubernetes_kueue" if good else "kubernetes_kueue_none", api=KUEUE.removeprefix("/apis/"))
+        return found(good=good, seen=seen, do=said("fix_kubernetes_kueue"), otherwise="fail")
+
+    def nodes(self) -> Finding:
+        missing = sorted(set(self._asked) - self._nodes.keys())
+        if missing or not self._nodes:
+            seen = said("kubernetes_nodes_missing", nodes=", ".join(missing) or NODE)
+            return Finding("fail", seen, said("fix_kubernetes_nodes", label=NODE))
+        bad = sorted(node.name for node in self._nodes.values() if node.damage or node.closure)
+        bare = sorted(node.name for node in self._nodes.values() if NODE not in node.labels)
+        do = said("fix_kubernetes_nodes", label=NODE)
+        seen = said("kubernetes_nodes", nodes=", ".join(sorted(self._nodes)), closed=", ".join(bad) or "-")
+        return found(good=not bad and not bare, seen=seen, do=do)
+
+    def gpus(self) -> Finding:
+        counts = {
+            name: " + ".join(f"{count} {kind}" for kind, count in sorted(node.capacity.items())) or "0"
+            for name, node in sorted(self._nodes.items())
+        }
+        good = bool(counts) and all(node.capacity for node in self._nodes.values())
+        seen = said("kubernetes_gpus", gpus="; ".join(f"{name}: {count}" for name, count in counts.items()))
+        return found(good=good, seen=seen, do=said("fix_kubernetes_gpus"), otherwise="fail")
+
+    def products(self) -> Finding:
+        names, missing = set(), set()
+        for node in self._nodes.values():
+            for resource in node.capacity:
+                try:
+                    names.add(product_of(resource, node.labels, self._models)[0])
+                except GpuError:
+                    missing.add(f"{resource} ({node.name})")
+        seen = said("kubernetes_products", products=", ".join(sorted(names or {"-"})))
+        do = said("fix_kubernetes_products", missing=", ".join(sorted(missing)))
+        return found(good=not missing, seen=seen, do=do, otherwise="fail")
+
+    def namespaces(self) -> Finding:
+        rows = self._projects.values()
+        count = Counter((each.tenant, each.project) for each in rows)
+        twice = sorted("/".join(filter(None, key)) for key, number in count.items() if number > 1)
+        do = said("fix_kubernetes_namespaces", tenant=TENANT, project=PROJECT)
+        names = ", ".join(f"{each.name} ({each.tenant}/{each.project or '*'})" for each in rows)
+        if twice:
+            return Finding("fail", said("kubernetes_namespaces_twice", projects=", ".join(twice)), do)
+        seen = said("kubernetes_namespaces", namespaces=names or "-")
+        return found(good=bool(rows), seen=seen, do=do)

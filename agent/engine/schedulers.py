@@ -1,0 +1,158 @@
+"""The schedulers that can give GPUs on the portal's behalf."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from agent.hardware import EngineJobs, NodeHardware
+from agent.host.machine import Host, host_read
+from agent.kubernetes.api import KubernetesApi, access_find
+from agent.kubernetes.cluster import KubernetesCluster, served_nodes
+from agent.kubernetes.cluster import site_read as kubernetes_read
+from agent.kubernetes.gpu import KubernetesGpus, KubernetesPrograms, KubernetesWatch
+from agent.kubernetes.names import NODE
+from agent.kubernetes.queues import BookingQueues, QueueSettings
+from agent.ports.gpu import GpuPort, WatchPort
+from agent.ports.host_cores import CoreTopology
+from agent.ports.places import NoDeviceNodes
+from agent.ports.programs import Programs
+from agent.slurm.cluster import SlurmCluster, site_read
+from agent.slurm.commands import SlurmCommands
+from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
+from agent.slurm.jobs import BookingJobs, JobSettings
+from agent.state.store import Store
+
+
+class Scheduler(Protocol):
+    """What an engine needs of another scheduler."""
+
+    def nodes(self) -> list[str]:
+        """Returns the nodes that the site has set aside for the portal. Raises GpuError, ValueError."""
+
+    def hardware(self, options: argparse.Namespace) -> NodeHardware:
+        """Returns one node as the hardware of an agent. Raises GpuError."""
+
+    def doctor(self, options: argparse.Namespace) -> list[str]:
+        """Returns the options that its checks need."""
+
+
+def scheduler_open(options: argparse.Namespace, environment: Mapping[str, str]) -> Scheduler:
+    """Returns the scheduler of `--engine`. Raises OSError, ValueError."""
+    if options.engine == "slurm":
+        return Slurm(options)
+    return Kubernetes(options, environment)
+
+
+class Slurm:
+    """See Scheduler."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Raises OSError."""
+        commands = SlurmCommands(options.reservation, options.partition, options.slurm_account)
+        self._cluster = SlurmCluster(commands)
+        self._site = site_read(commands)
+
+    def nodes(self) -> list[str]:
+        found = sorted(self._cluster.view().reserved)
+        if not found:
+            reservation = self._cluster.commands.reservation
+            raise ValueError(f"Slurm's reservation {reservation} holds no node: see --nodes")
+        return found
+
+    def hardware(self, options: argparse.Namespace) -> NodeHardware:
+        cluster, site = self._cluster, self._site
+        gpus = SlurmGpus(cluster, options.name, site, options.gpu_models)
+
+        def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingJobs:
+            settings = JobSettings(
+                node=options.name,
+                folder=options.state,
+                slot_of=gpus.slot,
+                account_of=account_of,
+                epoch=lambda: store.epoch,
+                notice=options.pause_signal,
+            )
+            gpus.jobs = BookingJobs(cluster, settings)
+            return gpus.jobs
+
+        node = cluster.view().nodes[options.name]
+        host = dataclasses.replace(
+            host_read(options.name),
+            cores=node.cores,
+            memory_mb=node.memory_mb,
+            limits="counted" if site.limits_note else "enforced",
+            limits_note=site.limits_note,
+            engine="slurm",
+        )
+        return _hardware(gpus, SlurmWatch(cluster, gpus), host, SlurmPrograms(cluster, gpus), jobs)
+
+    def doctor(self, options: argparse.Namespace) -> list[str]:
+        return ["--reservation", options.reservation]
+
+
+class Kubernetes:
+    """See Scheduler."""
+
+    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        """Raises OSError, ValueError."""
+        named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
+        api = KubernetesApi(access_find(*named, environment))
+        self._site = kubernetes_read(api)
+        self._cluster = KubernetesCluster(api)
+
+    def nodes(self) -> list[str]:
+        found = served_nodes(self._cluster.view(), NODE)
+        if not found:
+            raise ValueError(f"no node of Kubernetes has the label {NODE}: see --nodes")
+        return found
+
+    def hardware(self, options: argparse.Namespace) -> NodeHardware:
+        cluster = self._cluster
+        gpus = KubernetesGpus(cluster, options.name, self._site, options.gpu_models)
+
+        def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingQueues:
+            settings = QueueSettings(node=options.name, slot_of=gpus.slot, resource_of=gpus.resource)
+            gpus.queues = BookingQueues(cluster, settings)
+            return gpus.queues
+
+        node = cluster.view().nodes[options.name]
+        host = dataclasses.replace(
+            host_read(options.name),
+            cores=int(node.host.get("cpu", 0)),
+            memory_mb=int(node.host.get("memory", 0)) >> 20,
+            limits_note="Kueue counts what pods request; one without limits may use more",
+            engine="kubernetes",
+        )
+        programs = KubernetesPrograms(cluster, gpus)
+        found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)
+        # Pods run as nobody's account.
+        return dataclasses.replace(found, account_of=lambda member: member)
+
+    def doctor(self, options: argparse.Namespace) -> list[str]:
+        words = {name: getattr(options, f"kubernetes_{name}") for name in ("api", "token", "ca")}
+        models = ",".join(f"{kind}={name}:{mib}" for kind, (name, mib) in options.gpu_models.items())
+        access = [f"--kubernetes-{name}={value}" for name, value in words.items() if value]
+        return [*access, f"--gpu-models={models}"]
+
+
+def _hardware(
+    gpus: GpuPort,
+    watch: WatchPort,
+    host: Host,
+    programs: Programs,
+    jobs: Callable[[Callable[[str], str | None], Store], EngineJobs],
+) -> NodeHardware:
+    return NodeHardware(
+        gpus,
+        watch,
+        dataclasses.replace(host, numa=lambda gpu: None),
+        NoDeviceNodes(),
+        programs,
+        None,
+        topology=lambda near: CoreTopology(),
+        network=lambda interface: None,
+        jobs=jobs,
+        # The work of others is never ended.
+        is_only_owner=lambda: False,
+    )

@@ -1,0 +1,131 @@
+"""What the engine writes: the quotas of bookings, and the bodies of their objects. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import ROUND_DOWN, Decimal
+
+from agent.kubernetes import names
+from agent.kubernetes.api import LOCAL_QUEUES, Object
+from agent.kubernetes.names import QueueNames
+from agent.kubernetes.objects import HOST, HOSTNAME, NAMESPACE_NAME, SeenLocal, SeenNode, quantity
+from wire import DesiredAllocation, Notice
+
+Quotas = Mapping[str, str]
+"""The quantity of each resource."""
+
+
+def quotas_of(parts: Iterable[tuple[DesiredAllocation, str]], node: SeenNode) -> dict[str, str]:
+    """Returns the quotas of allocations with the resources of their places: exactly the GPUs that are
+    booked, with their host cores and memory, or the GPUs' share of the node where none were booked."""
+    parts = tuple(parts)
+    found: dict[str, str] = {}
+    for _, resource in parts:
+        found[resource] = str(int(found.get(resource, "0")) + 1)
+    total = sum(node.capacity.values())
+    cores = sum(each.cores for each, _ in parts)
+    memory = sum(each.memory_mb for each, _ in parts) << 20
+    asked = {"cpu": Decimal(cores), "memory": Decimal(memory)}
+    for name in HOST:
+        share = node.host.get(name, Decimal(0)) * len(parts) / max(1, total)
+        found[name] = _text(asked.get(name) or share, name)
+    return found
+
+
+def _text(amount: Decimal, name: str) -> str:
+    if name == "cpu":
+        milli = int((amount * 1000).to_integral_value(ROUND_DOWN))
+        return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+    return str(int(amount.to_integral_value(ROUND_DOWN)))
+
+
+def resource_groups(entries: Mapping[str, Quotas]) -> list[Object]:
+    """Returns `resourceGroups` of a ClusterQueue: each flavor needs a quota of each resource."""
+    if not entries:
+        return []
+    covered = sorted({name for quotas in entries.values() for name in quotas})
+    flavors = [
+        {
+            "name": flavor,
+            "resources": [{"name": name, "nominalQuota": quotas.get(name, "0")} for name in covered],
+        }
+        for flavor, quotas in sorted(entries.items())
+    ]
+    return [{"coveredResources": covered, "flavors": flavors}]
+
+
+def is_same(one: Quotas, other: Quotas) -> bool:
+    """Returns whether two quotas are the same, however they are written; a resource without one has 0."""
+    return all(quantity(one.get(name, "0")) == quantity(other.get(name, "0")) for name in {*one, *other})
+
+
+def flavor_body(name: str, queue: str, node: SeenNode, notes: Mapping[str, str]) -> Object:
+    """Returns the ResourceFlavor of a booking's part: pods that Kueue admits in it go to this node, and
+    have a toleration by which they are known."""
+    mark = {"key": names.BOOKING, "operator": "Equal", "value": queue, "effect": "NoSchedule"}
+    tainted = {"key": names.NODE, "operator": "Exists", "effect": "NoSchedule"}
+    return {
+        "metadata": {"name": name, "labels": {names.BOOKING: queue}, "annotations": dict(notes)},
+        "spec": {"nodeLabels": {HOSTNAME: node.hostname}, "tolerations": [mark, tainted]},
+    }
+
+
+def queue_body(name: str, namespace: str, entries: Mapping[str, Quotas]) -> Object:
+    """Returns the ClusterQueue of a booking, which takes work of one namespace."""
+    return {
+        "metadata": {"name": name, "labels": {names.BOOKING: name}},
+        "spec": {
+            "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: namespace}},
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": resource_groups(entries),
+            "stopPolicy": "None",
+        },
+    }
+
+
+def local_body(found: QueueNames, notes: Mapping[str, str]) -> Object:
+    """Returns the LocalQueue of a booking."""
+    return {
+        "metadata": {
+            "name": found.local,
+            "labels": {names.BOOKING: found.queue},
+            "annotations": dict(notes),
+        },
+        "spec": {"clusterQueue": found.queue},
+    }
+
+
+def event_body(local: SeenLocal, notice: Notice) -> Object:
+    """Returns the Event of a notice. Its name is of the notice, so each notice has one."""
+    digest = hashlib.sha256(notice.id.encode()).hexdigest()[:16]
+    told = moment(notice.told)
+    return {
+        "metadata": {"name": f"{local.name}.{digest}", "namespace": local.namespace},
+        "involvedObject": {
+            "apiVersion": LOCAL_QUEUES.version,
+            "kind": LOCAL_QUEUES.kind,
+            "namespace": local.namespace,
+            "name": local.name,
+            "uid": local.uid,
+        },
+        "type": "Normal",
+        "reason": "PauseAnnounced",
+        "message": f"The booking of this queue is paused at {moment(notice.at)}: save what runs in it.",
+        "source": {"component": "gpu-agent"},
+        "reportingComponent": "gpu-agent",
+        "firstTimestamp": told,
+        "lastTimestamp": told,
+        "count": 1,
+    }
+
+
+def notice_notes(notice: Notice | None) -> Object:
+    """Returns the annotations of a notice; without one those that take it back."""
+    if notice is None:
+        return {names.PAUSE: None, names.PAUSE_AT: None}
+    return {names.PAUSE: notice.id, names.PAUSE_AT: moment(notice.at)}
+
+
+def moment(at: float) -> str:
+    """Returns a time as Kubernetes writes it; `at` is in Unix seconds."""
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,229 @@
+"""What Kubernetes says now, kept once for all nodes of the engine."""
+
+import dataclasses
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from agent.kubernetes import objects
+from agent.kubernetes.api import (
+    CLUSTER_QUEUES,
+    FLAVORS,
+    KUEUE,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    WORKLOADS,
+    KubernetesApi,
+    Object,
+    Resource,
+)
+from agent.kubernetes.mirror import Key, Mirror
+from agent.kubernetes.names import BOOKING, TENANT
+from agent.kubernetes.objects import (
+    Part,
+    SeenLocal,
+    SeenNamespace,
+    SeenNode,
+    SeenPod,
+    SeenQueue,
+    SeenWorkload,
+)
+from agent.ports.gpu import GpuError
+
+FAILING_S = 10.0
+"""A watch that fails for so long makes the view none."""
+OLDEST_S = 25.0
+"""So does one without an answer for so long. It is longer than a watch lasts."""
+FIRST_WAIT_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Kubernetes at one moment, by name, or by namespace and name. `pods` are those that use GPUs or
+    are a booking's, and not over; `parts` are what bookings have on nodes. `numbers` has for each of
+    both, by its `uid`, what stands for it where programs have a process id."""
+
+    nodes: Mapping[str, SeenNode]
+    pods: Mapping[Key, SeenPod]
+    namespaces: Mapping[str, SeenNamespace]
+    parts: Mapping[str, Part]
+    queues: Mapping[str, SeenQueue]
+    locals: Mapping[Key, SeenLocal]
+    workloads: Mapping[Key, SeenWorkload]
+    numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def _pods_by_node(self) -> dict[str, list[SeenPod]]:
+        found: dict[str, list[SeenPod]] = {}
+        hosts = {node.hostname: node.name for node in self.nodes.values()}
+        for pod in self.pods.values():
+            # One that a booking's flavor has sent to a node is on its way there.
+            where = pod.node or (hosts.get(pod.aims, "") if pod.booking else "")
+            found.setdefault(where, []).append(pod)
+        return found
+
+    def pods_on(self, node: str) -> list[SeenPod]:
+        """Returns the pods on a node, or on their way there by the quota of a booking."""
+        return self._pods_by_node.get(node, [])
+
+    @cached_property
+    def numbered(self) -> dict[int, SeenPod | Part]:
+        """Returns pods and parts by the number that stands for them."""
+        found: dict[int, SeenPod | Part] = {self.numbers[pod.uid]: pod for pod in self.pods.values()}
+        return found | {self.numbers[part.uid]: part for part in self.parts.values()}
+
+
+EMPTY = View({}, {}, {}, {}, {}, {}, {})
+
+
+class KubernetesCluster:
+    """Shared by the agents of all nodes, which are threads. `steady` never jumps."""
+
+    def __init__(self, api: KubernetesApi, steady: Callable[[], float] = time.monotonic) -> None:
+        self.api = api
+        self.last = EMPTY
+        """The last view, however old it is."""
+        self._steady = steady
+        self._news = threading.Condition()
+        self._seen = -1
+        self._numbers: dict[str, int] = {}
+        self._count = itertools.count(1)
+        self._mirrors: dict[Resource, Mirror[Any]] = {
+            NODES: self._mirror(NODES, objects.node_read),
+            PODS: self._mirror(PODS, _pod_kept),
+            NAMESPACES: self._mirror(NAMESPACES, objects.namespace_read, labelSelector=TENANT),
+            FLAVORS: self._mirror(FLAVORS, _part_kept, labelSelector=BOOKING),
+            CLUSTER_QUEUES: self._mirror(CLUSTER_QUEUES, objects.queue_read, labelSelector=BOOKING),
+            LOCAL_QUEUES: self._mirror(LOCAL_QUEUES, objects.local_read, labelSelector=BOOKING),
+            WORKLOADS: self._mirror(WORKLOADS, objects.workload_read),
+        }
+        for mirror in self._mirrors.values():
+            mirror.start()
+        with self._news:
+            self._news.wait_for(lambda: self._refusal() is None, timeout=FIRST_WAIT_S)
+
+    def _mirror(self, resource: Resource, read: Callable[[Object], Any], **query: str) -> Mirror[Any]:
+        return Mirror(self.api, resource, read, self._news, self._steady, **query)
+
+    def stop(self) -> None:
+        """Ends the threads that watch, within seconds."""
+        for mirror in self._mirrors.values():
+            mirror.stop()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the API server has not answered for long."""
+        with self._news:
+            return self._refusal() is not None
+
+    def view(self) -> View:
+        """Returns what Kubernetes says. Raises GpuError while it does not."""
+        with self._news:
+            refusal = self._refusal()
+            if refusal is not None:
+                raise GpuError("hangs", f"Kubernetes does not answer: {refusal}")
+            changes = sum(mirror.changes for mirror in self._mirrors.values())
+            if changes != self._seen:
+                self._seen = changes
+                self.last = self._copied()
+            return self.last
+
+    def _copied(self) -> View:
+        def of(resource: Resource) -> dict[Key, Any]:
+            return dict(self._mirrors[resource].items)
+
+        def named(resource: Resource) -> dict[str, Any]:
+            return {name: each for (_, name), each in self._mirrors[resource].items.items()}
+
+        pods, parts = of(PODS), named(FLAVORS)
+        known = self._numbers
+        uids = [each.uid for each in (*pods.values(), *parts.values())]
+        self._numbers = {uid: known[uid] if uid in known else next(self._count) for uid in uids}
+        return View(
+            named(NODES),
+            pods,
+            named(NAMESPACES),
+            parts,
+            named(CLUSTER_QUEUES),
+            of(LOCAL_QUEUES),
+            of(WORKLOADS),
+            self._numbers,
+        )
+
+    def _refusal(self) -> str | None:
+        """Returns why there is no view."""
+        now = self._steady()
+        for resource, mirror in self._mirrors.items():
+            error = mirror.error or "no answer yet"
+            if mirror.answered is None or now - mirror.answered >= OLDEST_S:
+                return f"{resource.plural}: {error}"
+            if mirror.failing_since is not None and now - mirror.failing_since >= FAILING_S:
+                return f"{resource.plural}: {error}"
+        return None
+
+    # Asking and changing.
+
+    def pods_now(self, node: SeenNode) -> list[SeenPod]:
+        """Returns the pods of bookings on a node, or on their way there, by asking the server and not
+        the watch: all that it has stored is in the answer. Raises ApiError."""
+        # In this order: a pod that is placed meanwhile is in the second list.
+        waiting, _ = self.api.listed(PODS, fieldSelector="spec.nodeName=")
+        there, _ = self.api.listed(PODS, fieldSelector=f"spec.nodeName={node.name}")
+        coming = [pod for pod in map(_pod_kept, waiting) if pod is not None and pod.aims == node.hostname]
+        placed = [pod for pod in map(_pod_kept, there) if pod is not None]
+        return [pod for pod in (*coming, *placed) if pod.booking]
+
+    def create(self, resource: Resource, body: Object, namespace: str = "") -> None:
+        """Raises ApiError."""
+        self._take(resource, self.api.create(resource, body, namespace))
+
+    def patch(self, resource: Resource, name: str, change: Object, namespace: str = "") -> None:
+        """Raises ApiError."""
+        self._take(resource, self.api.patch(resource, name, change, namespace))
+
+    def _take(self, resource: Resource, answer: Object) -> None:
+        if resource in self._mirrors:
+            self._mirrors[resource].take(answer)
+
+
+def _pod_kept(data: Object) -> SeenPod | None:
+    pod = objects.pod_read(data)
+    return pod if (pod.uses or pod.booking) and not pod.is_over else None
+
+
+def _part_kept(data: Object) -> Part | None:
+    """Somebody else's flavor may have our label, but not our annotations."""
+    try:
+        return objects.part_read(data)
+    except (LookupError, ValueError):
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubernetesSite:
+    """What does not change while the engine runs. `id` is that of the cluster."""
+
+    id: str
+    version: str
+
+
+def site_read(api: KubernetesApi) -> KubernetesSite:
+    """Raises OSError, also where Kueue is not installed."""
+    if not api.served(KUEUE):
+        raise OSError("the cluster has no Kueue (kueue.x-k8s.io/v1beta1)")
+    system = api.get(NAMESPACES, "kube-system")
+    return KubernetesSite(str(system["metadata"]["uid"]), f"Kubernetes {api.version()}")
+
+
+def served_nodes(view: View, label: str) -> list[str]:
+    """Returns the names of the nodes with a label."""
+    return sorted(node.name for node in _labelled(view.nodes.values(), label))
+
+
+def _labelled(nodes: Iterable[SeenNode], label: str) -> Iterable[SeenNode]:
+    return (node for node in nodes if label in node.labels)

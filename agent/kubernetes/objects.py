@@ -1,0 +1,278 @@
+"""What the API server says, read into what the engine needs. Pure; raises LookupError and ValueError."""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from agent.kubernetes import names
+from agent.kubernetes.api import Object
+
+HOSTNAME = "kubernetes.io/hostname"
+_GPU = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb(\.[a-z0-9.]+)?)")
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?")
+_SUFFIX = {
+    **dict(zip("numkMGTPE", (Decimal(10) ** n for n in (-9, -6, -3, 3, 6, 9, 12, 15, 18)), strict=True)),
+    **{f"{each}i": Decimal(1024) ** n for n, each in enumerate("KMGTPE", 1)},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenNode:
+    """`capacity` and `usable` count GPUs by resource; `usable` is without the unhealthy ones. `host`
+    has the other resources that pods may request, as the node offers them."""
+
+    name: str
+    hostname: str
+    labels: Mapping[str, str]
+    damage: str | None
+    closure: str | None
+    capacity: Mapping[str, int]
+    usable: Mapping[str, int]
+    host: Mapping[str, Decimal]
+    boot: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenPod:
+    """`booking` is the ClusterQueue whose quota it was admitted in, by the toleration of its flavor;
+    `aims` the host name that it asks for. `uses` counts GPUs by resource."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    aims: str
+    booking: str
+    uses: Mapping[str, int]
+    is_over: bool
+    is_leaving: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenQueue:
+    """A ClusterQueue of ours. `entries` has the quotas by flavor. `trouble` says why it admits nothing;
+    None while that is not known."""
+
+    name: str
+    uid: str
+    version: str
+    namespace: str
+    stop: str
+    entries: Mapping[str, Mapping[str, str]]
+    trouble: str | None
+    is_ending: bool
+    is_paused: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenLocal:
+    """A LocalQueue of ours; `annotations` are those that the engine writes."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    queue: str
+    annotations: Mapping[str, str]
+    trouble: str | None
+    is_ending: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A ResourceFlavor of ours: what one booking has on one node, by the index of the places there."""
+
+    name: str
+    uid: str
+    queue: str
+    node: str
+    places: tuple[int, ...]
+    allocations: tuple[str, ...]
+    is_ending: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenWorkload:
+    """`flavors` are those in whose quota it holds a reservation."""
+
+    uid: str
+    namespace: str
+    name: str
+    local: str
+    flavors: frozenset[str]
+    is_over: bool
+    pause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenNamespace:
+    name: str
+    tenant: str
+    project: str
+    is_ending: bool
+
+
+def node_read(data: Object) -> SeenNode:
+    meta, status, spec = data["metadata"], data.get("status", {}), data.get("spec", {})
+    name, labels = meta["name"], meta.get("labels", {})
+    ready = _condition(status, "Ready")
+    damage = None
+    if ready.get("status") != "True":
+        why = ready.get("message") or ready.get("reason") or "its kubelet has said nothing"
+        damage = f"Kubernetes says that {name} is not ready ({why})"
+    closure = f"{name} is cordoned in Kubernetes" if spec.get("unschedulable") else None
+    if "deletionTimestamp" in meta:
+        closure = f"{name} leaves Kubernetes"
+    usable = status.get("allocatable", {})
+    return SeenNode(
+        name=name,
+        hostname=labels.get(HOSTNAME, name),
+        labels=labels,
+        damage=damage,
+        closure=closure,
+        capacity=gpus_of(status.get("capacity", {})),
+        usable=gpus_of(usable),
+        host={key: quantity(usable[key]) for key in HOST if key in usable},
+        boot=status.get("nodeInfo", {}).get("bootID", ""),
+    )
+
+
+HOST = ("cpu", "ephemeral-storage", "memory")
+"""Resources of the host that a queue must have a quota of: Kueue admits no pod that requests another."""
+
+
+def pod_read(data: Object) -> SeenPod:
+    meta, spec, status = data["metadata"], data["spec"], data.get("status", {})
+    return SeenPod(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        node=spec.get("nodeName", ""),
+        aims=spec.get("nodeSelector", {}).get(HOSTNAME, ""),
+        booking=_marked(spec.get("tolerations", ())),
+        uses=_requests(spec),
+        is_over=status.get("phase") in ("Succeeded", "Failed"),
+        is_leaving="deletionTimestamp" in meta,
+    )
+
+
+def _marked(tolerations: Iterable[Object]) -> str:
+    return next((str(each.get("value", "")) for each in tolerations if each.get("key") == names.BOOKING), "")
+
+
+def _requests(spec: Object) -> dict[str, int]:
+    """Returns the GPUs that the kubelet gives to a pod: of its containers together, or of the first
+    one that needs more before them."""
+    total: Counter[str] = Counter()
+    for each in spec.get("containers", ()):
+        total.update(gpus_of(each.get("resources", {}).get("limits", {})))
+    for each in spec.get("initContainers", ()):
+        for name, count in gpus_of(each.get("resources", {}).get("limits", {})).items():
+            total[name] = max(total[name], count)
+    return {name: count for name, count in total.items() if count}
+
+
+def queue_read(data: Object) -> SeenQueue:
+    meta, spec = data["metadata"], data.get("spec", {})
+    return SeenQueue(
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        namespace=spec.get("namespaceSelector", {}).get("matchLabels", {}).get(NAMESPACE_NAME, ""),
+        stop=spec.get("stopPolicy") or "None",
+        entries={
+            flavor["name"]: {each["name"]: str(each["nominalQuota"]) for each in flavor["resources"]}
+            for group in spec.get("resourceGroups", ())
+            for flavor in group["flavors"]
+        },
+        trouble=_trouble(data),
+        is_ending="deletionTimestamp" in meta,
+        is_paused=names.PAUSED in meta.get("annotations", {}),
+    )
+
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""A label that the API server sets on each namespace."""
+
+
+def local_read(data: Object) -> SeenLocal:
+    meta = data["metadata"]
+    notes = meta.get("annotations", {})
+    return SeenLocal(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        queue=data.get("spec", {}).get("clusterQueue", ""),
+        annotations={key: notes[key] for key in (names.ENDS, names.PAUSE, names.PAUSE_AT) if key in notes},
+        trouble=_trouble(data),
+        is_ending="deletionTimestamp" in meta,
+    )
+
+
+def part_read(data: Object) -> Part:
+    meta = data["metadata"]
+    notes = meta["annotations"]
+    return Part(
+        name=meta["name"],
+        uid=meta["uid"],
+        queue=meta["labels"][names.BOOKING],
+        node=notes[names.NODE],
+        places=tuple(int(each) for each in notes[names.PLACES].split(",")),
+        allocations=tuple(notes[names.ALLOCATIONS].split(",")),
+        is_ending="deletionTimestamp" in meta,
+    )
+
+
+def workload_read(data: Object) -> SeenWorkload:
+    meta, status = data["metadata"], data.get("status", {})
+    sets = status.get("admission", {}).get("podSetAssignments", ())
+    return SeenWorkload(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        local=data.get("spec", {}).get("queueName", ""),
+        flavors=frozenset(flavor for each in sets for flavor in each.get("flavors", {}).values()),
+        is_over=_condition(status, "Finished").get("status") == "True",
+        pause=meta.get("annotations", {}).get(names.PAUSE, ""),
+    )
+
+
+def namespace_read(data: Object) -> SeenNamespace:
+    meta = data["metadata"]
+    labels = meta.get("labels", {})
+    ending = data.get("status", {}).get("phase") == "Terminating" or "deletionTimestamp" in meta
+    return SeenNamespace(meta["name"], labels.get(names.TENANT, ""), labels.get(names.PROJECT, ""), ending)
+
+
+def _trouble(data: Object) -> str | None:
+    """Returns why a queue admits nothing, "" if it does, None while Kueue has not said it."""
+    found = _condition(data.get("status", {}), "Active")
+    if not found:
+        return None
+    return "" if found["status"] == "True" else str(found.get("message") or found.get("reason") or "inactive")
+
+
+def _condition(status: Object, kind: str) -> Object:
+    found: Object = next((each for each in status.get("conditions", ()) if each["type"] == kind), {})
+    return found
+
+
+def gpus_of(resources: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the numbers of whole GPUs and of MIG slices among resources."""
+    found = {name: int(quantity(count)) for name, count in resources.items() if _GPU.fullmatch(name)}
+    return {name: count for name, count in found.items() if count}
+
+
+def quantity(text: object) -> Decimal:
+    """Returns a quantity of Kubernetes, as `63500m` or `256Gi`. Raises ValueError."""
+    found = _QUANTITY.fullmatch(str(text))
+    if found is None:
+        raise ValueError(f"{text!r} is no quantity")
+    number, power, suffix = found.groups()
+    if power is not None:
+        return Decimal(number).scaleb(int(power))
+    return Decimal(number) * (_SUFFIX[suffix] if suffix else 1)

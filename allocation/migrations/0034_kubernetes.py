@@ -1,0 +1,16 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('allocation', '0025_sprint_rules'),
+    ]
+
+    operations = [
+        migrations.AlterField(
+            model_name='node',
+            name='engine',
+            field=models.CharField(choices=[('device', 'Agent'), ('slurm', 'Slurm'), ('kubernetes', 'Kubernetes')], db_default='device', default='device', help_text='Who gives its GPUs to bookings: the agent itself, or another scheduler for it.', max_length=10),
+        ),
+    ]

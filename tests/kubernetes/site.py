@@ -1,0 +1,125 @@
+"""What the people of a site with Kubernetes do."""
+
+from agent.kubernetes import api
+from agent.kubernetes.api import Object
+from agent.kubernetes.names import BOOKING
+from agent.kubernetes.objects import HOSTNAME
+from tests.kubernetes.controllers import QUEUE, STUBBORN, is_over
+from tests.kubernetes.store import JOBS, Store
+
+
+class Site:
+    """What the site's people do: nodes, namespaces, jobs, pods."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def namespace(self, name: str, **labels: str) -> None:
+        named = {f"gpu-portal/{key}": value for key, value in labels.items()}
+        self.store.create(api.NAMESPACES, {"metadata": {"name": name, "labels": named}})
+
+    def node(self, name: str, *, label: bool = True, **gpus: int) -> None:
+        """Adds a node; `gpus` by resource without its vendor: `gpu`, or `mig_1g_10gb`."""
+        counts = {f"nvidia.com/{_resource_text(key)}": str(count) for key, count in gpus.items()}
+        labels = {HOSTNAME: name, **({"gpu-portal/node": ""} if label else {})}
+        labels |= {
+            "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+            "nvidia.com/gpu.memory": "81559",
+            "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+            "nvidia.com/mig-1g.10gb.memory": "9984",
+        }
+        host = {"cpu": "64", "memory": "515845Mi", "ephemeral-storage": "1000Gi", "pods": "110", **counts}
+        info = dict.fromkeys(_NODE_INFO, "x") | {"bootID": f"boot-{name}"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
+        self.store.create(
+            api.NODES,
+            {
+                "metadata": {"name": name, "labels": labels},
+                "spec": {},
+                "status": {
+                    "capacity": host,
+                    "allocatable": host,
+                    "conditions": [ready],
+                    "nodeInfo": info,
+                },
+            },
+        )
+
+    def ready(self, name: str, *, ready: bool, message: str = "Kubelet stopped posting node status.") -> None:
+        status = "True" if ready else "Unknown"
+        said = {"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": message}
+        self.store.patch(api.NODES, name, {"status": {"conditions": [said]}})
+
+    def cordon(self, name: str, *, cordoned: bool) -> None:
+        self.store.patch(api.NODES, name, {"spec": {"unschedulable": cordoned or None}})
+
+    def job(
+        self,
+        name: str,
+        namespace: str,
+        queue: str,
+        *,
+        resource: str = "nvidia.com/gpu",
+        count: int = 1,
+        parallelism: int = 1,
+        stubborn: bool = False,
+    ) -> None:
+        """Submits a Job to a queue, or beside all queues."""
+        template = {
+            "metadata": {"labels": {STUBBORN: ""} if stubborn else {}},
+            "spec": {"restartPolicy": "Never", "containers": [_container(resource, count)]},
+        }
+        spec = {"suspend": bool(queue), "parallelism": parallelism, "template": template}
+        labels = {QUEUE: queue} if queue else {}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        self.store.create(JOBS, body, namespace)
+
+    def finish(self, name: str, namespace: str) -> None:
+        """A job comes to its end by itself."""
+        done = {"type": "Complete", "status": "True"}
+        with self.store.news:
+            self.store.patch(JOBS, name, {"status": {"conditions": [done]}}, namespace)
+            for pod in self.store.all(api.PODS):
+                if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name):
+                    over = {"status": {"phase": "Succeeded"}}
+                    self.store.patch(api.PODS, pod["metadata"]["name"], over, namespace)
+
+    def pod(self, name: str, namespace: str, node: str, *, count: int = 1, marked: str = "") -> None:
+        """Somebody runs a pod with GPUs beside the portal; `marked`: as if it were of this queue."""
+        spec: Object = {"nodeName": node, "containers": [_container("nvidia.com/gpu", count)]}
+        if marked:
+            spec["tolerations"] = [{"key": BOOKING, "operator": "Equal", "value": marked}]
+        body = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running"}}
+        self.store.create(api.PODS, body, namespace)
+
+    def running(self, namespace: str) -> list[str]:
+        """Returns the nodes of the pods in a namespace that run."""
+        pods = [each for each in self.store.all(api.PODS) if each["metadata"]["namespace"] == namespace]
+        return [each["spec"]["nodeName"] for each in pods if "nodeName" in each["spec"] and not is_over(each)]
+
+
+_NODE_INFO = (
+    *("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+    *("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
+)
+
+
+def _resource_text(key: str) -> str:
+    """Returns `mig-1g.10gb` of `mig_1g_10gb`."""
+    head, _, tail = key.partition("_")
+    return head if not tail else f"{head}-{tail.replace('_', '.')}"
+
+
+def _container(resource: str, count: int) -> Object:
+    limits = {resource: str(count), "cpu": "2", "memory": "8Gi"}
+    return {"name": "main", "image": "train", "resources": {"limits": limits, "requests": limits}}
+
+
+def quotas_of(store: Store, queue: str) -> dict[str, dict[str, str]]:
+    """Returns the quotas of a ClusterQueue by flavor and resource."""
+    groups = store.get(api.CLUSTER_QUEUES, queue)["spec"].get("resourceGroups", ())
+    return {
+        flavor["name"]: {each["name"]: each["nominalQuota"] for each in flavor["resources"]}
+        for group in groups
+        for flavor in group["flavors"]
+    }
