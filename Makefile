@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/installed-runtime
 TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
+TRAINERS := .venv-trainers
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
 INSTALLER := pip==26.3
@@ -24,7 +25,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines mutants check audit bench screens docs lock packages browser slurm kubectl
+.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs lock packages browser slurm kubectl
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -92,6 +93,11 @@ test-engines: $(TESTING) $(ENGINES)/installed slurm kubectl
 	$(BIN)/python -m pytest -q -m engines tests/slurm tests/kubernetes
 	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
+# The callbacks of integrations/ in real trainers of Hugging Face and Lightning, with the PyTorch for
+# processors (about 1 GB; the one of PyPI brings 5 GB of CUDA).
+test-trainers: $(TESTING) $(TRAINERS)/installed
+	TRAINERS=$(TRAINERS) $(BIN)/python -m pytest -q -m engines tests/integrations/test_trainers.py
+
 check: $(TESTING)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -145,6 +151,13 @@ $(ENGINES)/installed: requirements-engines.lock
 	@$(PYTHON) -m venv $(ENGINES)
 	@echo "Installing workflow engines into $(ENGINES), about three minutes …"
 	@$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-engines.lock
+	@touch $@
+
+$(TRAINERS)/installed:
+	@$(PYTHON) -m venv $(TRAINERS)
+	@$(TRAINERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --extra-index-url https://download.pytorch.org/whl/cpu \
+	  'torch>=2.8,<3' 'transformers>=5,<6' 'lightning>=2.6,<3' 'accelerate>=1,<2'
 	@touch $@
 
 # Browser tests are never skipped: without a Chromium the run fails here with instructions.

@@ -39,6 +39,17 @@ def stood_in_by(person: int, tenant_id: UUID, now: datetime) -> list[Deputy]:
     return [each for each in deputies_of(tenant_id, now) if each.person == person]
 
 
+PeakHours: TypeAlias = Callable[[Mapping[str, int], datetime], Iterable[tuple[str, datetime, datetime]]]
+
+PEAK_HOURS: list[PeakHours] = []
+"""Each returns the coming hours, by class, in which so many GPUs of a class should be kept free."""
+
+
+def peak_hours(kept: Mapping[str, int], now: datetime) -> list[tuple[str, datetime, datetime]]:
+    """Returns the peaks of classes of which so many GPUs are kept free at peaks."""
+    return [peak for read in PEAK_HOURS for peak in read(kept, now)]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkRate:
     """What finished runs of a kind of work in a project did on a class: steps of a GPU in an hour.

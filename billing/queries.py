@@ -106,6 +106,12 @@ def budget_figures(*, project_id: UUID, at: datetime) -> BudgetFigures | None:
     return next(iter(_effects(budgets)), None)
 
 
+def running_budgets(at: datetime) -> list[BudgetFigures]:
+    """The figures of all projects' budgets at the instant `at`. Runs inside `operator_tx`."""
+    day = at.astimezone(UTC).date()
+    return _effects(Budget.objects.filter(level="project", starts__lte=day, ends__gt=day))
+
+
 def project_budget(project_id: UUID, at: datetime) -> Budget | None:
     """The project's own budget at the instant `at`."""
     day = at.astimezone(UTC).date()

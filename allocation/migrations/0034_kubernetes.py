@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0025_sprint_rules'),
+        ('allocation', '0030_bookings_keep_their_owner'),
     ]
 
     operations = [

@@ -432,6 +432,10 @@ SENTENCES: dict[str, Text] = {
         "For some time nobody is paused for this person's bookings on %(gpu_class)s: one of them "
         "was cancelled after others had notice for it."
     ),
+    "headroom": gettext_lazy(
+        "The policy of the site keeps %(gpus)s %(gpu_class)s free at expected peaks, for short work that "
+        "has to start at once. What ends before the peak can start."
+    ),
     "fairer_share": _least_lost(
         gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
     ),

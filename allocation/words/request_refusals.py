@@ -179,6 +179,13 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
         "%(name)s must be an object with whole numbers of seconds from 0 to %(most)s by tier."
     ),
     "policy_tier": gettext_lazy("There is no tier %(tier)s. Known: %(known)s; * is all others."),
+    "policy_classes": gettext_lazy(
+        "%(name)s must be an object with whole numbers of GPUs from 0 to %(most)s by GPU class."
+    ),
+    "policy_class": gettext_lazy("There is no GPU class %(name)s. Known: %(known)s."),
+    "policy_class_text": gettext_lazy(
+        "Enter each GPU class once with a number of GPUs, such as h100 2; not %(entry)s."
+    ),
     "policy_tier_text": gettext_lazy(
         "Enter each tier once with a duration, such as standard 4h; not %(entry)s."
     ),

@@ -70,7 +70,8 @@ def _crowded(outcome: Outcome) -> frozenset[str]:
 def _found(outcome: Outcome, entry: Entry, without: frozenset[str]) -> Fit | None:
     """The earliest free place in its windows that leaves the time to answer."""
     state = outcome.state
-    demands, _ = possible_demands(state, demands_of(entry.request))
+    # Whoever waits for an offer leaves headroom free.
+    demands, _ = possible_demands(state, demands_of(replace(entry.request, behind=True)))
     best: Fit | None = None
     for demand in demands:
         if any(each.gpu_class in without for each in demand.parts):

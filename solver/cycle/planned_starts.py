@@ -278,6 +278,8 @@ def _quota_cut(state: CycleState, found: Fit) -> Reason | None:
     if quota.code == "lent_out":
         # Who lends uses its guarantee itself; nothing says that a limit was cut.
         return reason("overtaken", rule="guarantee", own_tenant=0)
+    if quota.code == "headroom":
+        return quota
     return reason("quota_cut", quota.frees_at, because=quota.code, **quota.facts)
 
 

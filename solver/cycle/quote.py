@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class QuoteWalk(Walk):
         for at, turn in enumerate(self._turns):
             self._at = at
             booking = turn.request.booking
-            if turn.request is mine:
+            if booking == _LAST:
                 self._give_freed_turns(len(self._turns))
                 if not starts_without_freeing(self._outcome.state, mine):
                     self._free_expected(turn)
@@ -160,6 +161,7 @@ class Availability:
     def quote(self, question: QuoteRequest, *, only_as_asked: bool = False) -> Quote:
         """The options and, when the request can't be met as asked, the one main reason."""
         self._rebuild_if_stale()
+        question = self._behind(question)
         asked = self._demands_of(question)
         able = in_fleet(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
@@ -168,10 +170,19 @@ class Availability:
     def last_run(self, question: QuoteRequest, runs: Runs) -> LastRun:
         """The end of the last of many runs of a request, if nobody else books."""
         self._rebuild_if_stale()
+        question = self._behind(question)
         asked, first = self._demands_of(question), self._first(question)
         able, _ = possible_demands(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return last_run(self._state, able, first, question.duration, runs)
+
+    def _behind(self, question: QuoteRequest) -> QuoteRequest:
+        """The question of work that leaves headroom free, if its place in the queue says so."""
+        if not (self._snapshot.peaks and self._policy.headroom):
+            return question
+        asked = self._demands_of(question)
+        mine = _request(question, in_fleet(self._state, asked) or asked, self._state.now)
+        return replace(question, behind=self._queue.turn(mine).request.behind)
 
     @contextmanager
     def _queue_ahead(self, mine: Request) -> Iterator[None]:
@@ -197,8 +208,8 @@ class Availability:
         changed = self._queue.turns_with(mine)
         if changed is None:
             return self._turns, self._walk, self._queue.place_of(mine, self._turns)
-        at = next(at for at, turn in enumerate(changed) if turn.request is mine)
-        others = [turn for turn in changed if turn.request is not mine]
+        at = next(at for at, turn in enumerate(changed) if turn.request.booking == _LAST)
+        others = [turn for turn in changed if turn.request.booking != _LAST]
         return others, self._walk_of(others), at
 
     @contextmanager
@@ -432,6 +443,7 @@ def _request(question: QuoteRequest, demands: tuple[Demand, ...], now: int) -> R
         durations=lengths if question.lengths and len(lengths) > 1 else (),
         cheapest=question.cheapest,
         within=question.within,
+        behind=question.behind,
     )
 
 

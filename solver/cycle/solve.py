@@ -4,6 +4,7 @@ Conservative backfill: every planned start is a reservation, so no booking is de
 stands behind it in the queue.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +20,7 @@ from solver.cycle.extending.withdrawals import (
 from solver.cycle.idle import idle_releases
 from solver.cycle.offers import offers_make, with_withdrawals
 from solver.cycle.order.guaranteed_use import GuaranteedUse
-from solver.cycle.order.queue import BookingQueue
+from solver.cycle.order.queue import BookingQueue, Turn
 from solver.cycle.order.strengths import Strengths
 from solver.cycle.outcome import Outcome
 from solver.cycle.planned_starts import planned_starts_reserve
@@ -90,6 +91,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
         if row.booking in extended
     }
     rest = [turn for turn in turns if turn.request.booking not in done]
+    snapshot = _with_targets_behind(snapshot, turns)
     changes = Changes.of(outcome, snapshot)
     later_ends = ExtensionTurns.of(outcome, snapshot) if others else None
     soft = SoftPlaces(outcome, queue, snapshot.pending)
@@ -107,6 +109,18 @@ def _other_turns(snapshot: Snapshot) -> list[Request]:
     """What changes and later ends ask for, which have places in the queue of their own."""
     longer = (each.request for each in snapshot.extensions if each.request is not None)
     return [*(change.target for change in snapshot.changes), *longer]
+
+
+def _with_targets_behind(snapshot: Snapshot, turns: Iterable[Turn]) -> Snapshot:
+    """The snapshot with the targets of changes that leave headroom free."""
+    behind = {turn.request.booking for turn in turns if turn.request.behind}
+    if not behind or not snapshot.changes:
+        return snapshot
+    changes = (
+        replace(each, target=replace(each.target, behind=each.target.booking in behind))
+        for each in snapshot.changes
+    )
+    return replace(snapshot, changes=tuple(changes))
 
 
 def _state_of(snapshot: Snapshot, policy: Policy, kept: Kept | None) -> CycleState:

@@ -419,7 +419,7 @@ class Walk:
             request = self._running.get(pause.booking)
             if request is not None:
                 turn = self._queue.turn(replace(request, earliest=pause.at, paused=True))
-                turn = replace(turn, request=request)
+                turn = replace(turn, request=replace(request, behind=turn.request.behind))
                 self._outcome.keys[request.booking] = turn.numbers
                 heapq.heappush(self._resumes, (turn.key, request.booking, turn))
         self._pauses_noted = len(pauses)

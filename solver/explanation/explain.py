@@ -233,6 +233,8 @@ def _quota_reason(
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))
         return _hours_reason(demand, asked * counted, block)
+    if block.kind == "headroom":
+        return reason("headroom", gpus=most, gpu_class=name, until=block.until)
     own = 0
     if starts is not None:
         window = (starts, starts + demand.duration)

@@ -1,4 +1,4 @@
-"""Limits inside a tenant: labs between tenant and projects, and caps of persons."""
+"""Limits inside a tenant: labs between tenant and projects, and caps of persons; peaks of a class."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,6 +37,16 @@ class PersonLimit:
     person: str
     gpu_class: str
     most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Hours [starts, ends) in which so much of a class is expected to be asked for that the policy's
+    `headroom` is kept free in them."""
+
+    gpu_class: str
+    starts: int
+    ends: int
 
 
 class PersonLimits:

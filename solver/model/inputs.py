@@ -7,7 +7,7 @@ units. Nothing here knows where the values come from: the same bytes always mean
 from dataclasses import dataclass, field
 from typing import Literal
 
-from solver.model.inner_limits import LabLimit, PersonLimit
+from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 
@@ -30,6 +30,9 @@ WITHIN = " within guarantee"
 MIXED = " mixed"
 """Ends the name of the tier of a mixed booking's use. In a tier that can be paused it does not
 count."""
+
+BEHIND = " behind headroom"
+"""Ends the name of the tier of a use that leaves the headroom of its class free at peaks."""
 
 Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
@@ -272,6 +275,8 @@ class Request:
     until: int | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     within: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    behind: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    """Whether it leaves headroom free, which its cycle finds out."""
 
     @property
     def quota_owners(self) -> tuple[str, ...]:
@@ -282,7 +287,7 @@ class Request:
     @property
     def quota_tier(self) -> str:
         """The tier that decides how its use counts and how far it may go."""
-        return self.tier + self.ask.tier_mark + (WITHIN if self.within else "")
+        return self.tier + self.ask.tier_mark + BEHIND * self.behind + WITHIN * self.within
 
     @property
     def pinned(self) -> bool:
@@ -464,7 +469,7 @@ class Snapshot:
     end; of those with other `notices` the cycle finds it out. `pending` requests wait for an
     approval: they get soft places only. `entries` get offers of what all others leave. `idle`
     bookings end or pause if somebody starts earlier by it. Planned starts in `quiet` classes are
-    kept without a search for earlier ones.
+    kept without a search for earlier ones. In `peaks` the policy's headroom is kept free.
     """
 
     now: int
@@ -492,3 +497,4 @@ class Snapshot:
     persons: tuple[PersonLimit, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    peaks: tuple[Peak, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

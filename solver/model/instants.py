@@ -8,7 +8,7 @@ from solver.model.policy import Policy
 
 _DAY = 86_400
 _SMALL = ("extensions", "changes", "pending", "entries", "idle", "orders")
-_SMALL_RULES = ("unneeded", "notices", "overrides", "caps", "cooling", "blackouts")
+_SMALL_RULES = ("unneeded", "notices", "overrides", "caps", "cooling", "blackouts", "peaks")
 
 
 def next_instant(snapshot: Snapshot, policy: Policy, until: int) -> int:

@@ -42,6 +42,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         labs=_unique(snapshot.labs, "owner", "gpu_class"),
         persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
         cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
+        peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
     )
 
 

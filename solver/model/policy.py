@@ -78,7 +78,9 @@ class Policy:
     booking that borrows waits without a planned start. `order` has all of `ORDER_KEYS`, the one
     that decides first at the beginning. `soft_bounds` of the places that are kept for requests for
     approval: seconds before their start, GPUs of a project, and percent of a class above a
-    guarantee; empty: the usual ones. `borrow_windows`: by tier, the longest window in seconds for
+    guarantee; empty: the usual ones. `headroom`: by class, the GPUs that are kept free at
+    peaks; work of the tiers in `headroom_for` may use them if it is to start at once and takes no
+    longer than so many seconds. `borrow_windows`: by tier, the longest window in seconds for
     which its bookings may borrow although nobody can pause them. The row of `ANY_TIER` is for all
     tiers without one; without it they borrow nothing then. `parts` are in force for some classes or
     tenants only; of two for the same, the first.
@@ -114,6 +116,8 @@ class Policy:
     soft_bounds: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     borrow_windows: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     parts: tuple[PolicyPart, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    headroom: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    headroom_for: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     def of(self, gpu_class: str | None, tenant: str = "") -> "Policy | PolicyPart":
         """What is in force for a class and a tenant."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from solver.model.inputs import WITHIN, Ask, Strength
+from solver.model.inputs import BEHIND, WITHIN, Ask, Strength
 from solver.model.omitted import OMITTED_WHEN_EMPTY
 from solver.reasons.reason import Reason
 
@@ -45,11 +45,13 @@ class QuoteRequest:
     priority: int = 0
     within: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     """Whether the ladder of a budget keeps it within guarantees, as in `Request`."""
+    behind: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    """As in `Request`."""
 
     @property
     def quota_tier(self) -> str:
         """The tier by which its use of quota counts."""
-        return self.tier + self.ask.tier_mark + (WITHIN if self.within else "")
+        return self.tier + self.ask.tier_mark + BEHIND * self.behind + WITHIN * self.within
 
 
 @dataclass(frozen=True, slots=True)

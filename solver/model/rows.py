@@ -32,6 +32,7 @@ _NAMED_BY = {
     "caps": ("owner", "gpu_class", "starts", "most"),
     "used": ("project", "gpu_class", "day", "tenant", "owner"),
     "blackouts": ("gpu", "starts", "ends"),
+    "peaks": ("gpu_class", "starts"),
 }
 _NAMES = ("id", "booking", "order", "slug", "beneficiary")
 

@@ -27,6 +27,8 @@ _Answers = dict[int, tuple[int, bool]]
 its tenant's."""
 _FEW = 8
 """From so many on, all are added to the quota at once."""
+_OF_ALL = ("lent", "headroom")
+"""Blocks against which work of all tenants counts."""
 
 
 @dataclass(slots=True)
@@ -171,14 +173,14 @@ def may_lift(
 ) -> bool:
     """False when a pause of these certainly leaves the block: only work of the own tenant counts
     against its guarantee, and against limits of it and of those inside it."""
-    if block.kind == "lent":
+    if block.kind in _OF_ALL:
         return True
     own = [each for each in runners if each.tenant == demand.owners[0]]
     if not own:
         return False
     with _without(state, own, starts):
         after = state.over(demand, starts)
-    return after is None or after.kind == "lent"
+    return after is None or after.kind in _OF_ALL
 
 
 @contextmanager

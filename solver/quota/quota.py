@@ -19,8 +19,9 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
-from solver.model.inputs import MIXED, WITHIN, Limit, Override, Snapshot, Tier
+from solver.model.inputs import BEHIND, MIXED, WITHIN, Limit, Override, Snapshot, Tier
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
+from solver.quota.headroom import Headroom, Written
 from solver.quota.limits import Trees, trees_of, with_labs
 from solver.quota.tree import (
     PLATFORM,
@@ -77,10 +78,13 @@ class Quota:
         capacity: Mapping[str, int],
         grid: Grid | None = None,
         instants: Mapping[str, list[int]] | Mapping[str, Ints] = MappingProxyType({}),
+        headroom: Headroom | None = None,
     ) -> None:
         """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
         `grid`, as room does; GPU-hours are counted to the second. `instants`: by class, starts and
-        ends of what will be added, which have their rows from the beginning."""
+        ends of what will be added, which have their rows from the beginning. `headroom`: what is
+        kept free; None: nothing."""
+        self._headroom = headroom
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = (
             GpuHourCaps(snapshot.caps, snapshot.used, snapshot.overrides, snapshot.labs)
@@ -129,7 +133,9 @@ class Quota:
         """True when the same is in use over time."""
         mine, its = self._hours, other._hours
         same_hours = mine is its or (mine is not None and mine.is_same(its))
-        return same_hours and all(
+        kept, its_kept = self._headroom, other._headroom
+        same_kept = kept is None or (its_kept is not None and kept.is_same(its_kept))
+        return (same_hours and same_kept) and all(
             mine.is_same(its)
             for name, trees in self._classes.items()
             for mine, its in zip(trees, other._classes[name], strict=True)
@@ -140,7 +146,7 @@ class Quota:
         paused does not count, like spot: so only bookings of one class have others paused, and the
         potential of a class depends on no other class."""
         if slug not in self._tiers:
-            name = slug.removesuffix(WITHIN)
+            name = slug.removesuffix(WITHIN).removesuffix(BEHIND)
             base = name.removesuffix(MIXED)
             known = self._tiers.get(base) or Tier(base, pausable=False, counts=True)
             counts = known.counts and not (known.pausable and base != name)
@@ -184,9 +190,14 @@ class Quota:
         if self._hours is not None:
             hours = (window[0], min(window[1], until))
             self._hours.add(use.owners, use.gpu_class, units, hours)
-        route = self._route(use)
-        for tree, path in route.written if route else ():
+        for tree, path in self._written(use):
             tree.add(path, units, window)
+
+    def _written(self, use: Use) -> Written:
+        """The trees that count a use, with its path in each."""
+        route = self._route(use)
+        written = route.written if route else ()
+        return written if self._headroom is None else (*written, *self._headroom.written(use.gpu_class))
 
     def add_all(self, rows: Iterable[tuple[Use, Window]]) -> None:
         """`add` for many at once."""
@@ -197,9 +208,9 @@ class Quota:
             kinds.setdefault(use[:3], []).append((use.units, window))
         written: dict[tuple[tuple[Tree, OwnerPath], ...], list[tuple[int, Window]]] = {}
         for key, amounts in kinds.items():
-            route = self._route(Use(*key, 0))
-            if route is not None:
-                written.setdefault(route.written, []).extend(amounts)
+            ways = self._written(Use(*key, 0))
+            if ways:
+                written.setdefault(ways, []).extend(amounts)
         for ways, amounts in written.items():
             profile = profile_of(amounts, self._grid)
             for tree, path in ways:
@@ -213,9 +224,9 @@ class Quota:
                 use = rows.kinds[kind]
                 self._hours.add(use.owners, use.gpu_class, units, (starts, ends))
         numbered: dict[tuple[tuple[Tree, OwnerPath], ...], int] = {}
-        routes = [self._route(use) for use in rows.kinds]
         found = [
-            -1 if route is None else numbered.setdefault(route.written, len(numbered)) for route in routes
+            numbered.setdefault(ways, len(numbered)) if ways else -1
+            for ways in map(self._written, rows.kinds)
         ]
         way = np.array(found, dtype=np.intp)[rows.kind] if found else rows.kind
         order = np.argsort(way, kind="stable")
@@ -239,6 +250,8 @@ class Quota:
         """True when the use is certainly allowed at any time. False proves nothing."""
         if self._hours is not None and self._hours.has_cap(use.owners, use.gpu_class):
             return False
+        if self._headroom is not None and self._headroom.is_for(use):
+            return False
         route = self._route(use)
         if route is None:
             return True
@@ -256,7 +269,16 @@ class Quota:
                 most = self._hours.most(cap, window)
                 return Block("hours", cap.owner, self._hours.used(cap, window[0]), most, cap)
         route = self._route(use)
-        return None if route is None else self._over_trees(route, use, window)
+        block = None if route is None else self._over_trees(route, use, window)
+        if block is not None or self._headroom is None:
+            return block
+        block = self._headroom.over(use, window)
+        is_own = block is not None and route is not None and self._has_own(route, use)
+        return None if route is not None and is_own and _is_within(route, use.units, window) else block
+
+    def _has_own(self, route: _Route, use: Use) -> bool:
+        """True when the use may be inside a guarantee: what is, takes headroom like any other."""
+        return route.tier.counts and self.has_limit(use)
 
     def lasting_allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
         """In which windows the guarantees allow a use that is never paused, next to other such
@@ -307,9 +329,15 @@ class Quota:
         route, hours = self._route(use), None
         if self._hours is not None:
             hours = self._hours.allows(use.owners, use.gpu_class, use.units, starts, duration)
-        if route is None:
+        if route is not None:
+            hours = both_allow(hours, _trees_allow(route, use.units, starts, duration))
+        if self._headroom is None or not self._headroom.is_for(use):
             return hours
-        return both_allow(hours, _trees_allow(route, use.units, starts, duration))
+        left = self._headroom.allows(use, starts, duration)
+        if left is not None and route is not None and self._has_own(route, use):
+            safe = route.guaranteed.allows(route.guarantee_path, use.units, starts, duration)
+            left = None if safe is None else left | safe
+        return both_allow(hours, left)
 
     def borrowed(self, use: Use, window: Window) -> int:
         """How much of it would be borrowed at some instant of [starts, ends), before `add`."""
@@ -360,6 +388,8 @@ class Quota:
         trees = () if route is None else (route.measured, route.guaranteed)
         later = [times[times.searchsorted(starts, "right") :] for times in (t.changes() for t in trees)]
         days = self.instants(use)
+        if self._headroom is not None:
+            days = np.union1d(days, self._headroom.changes(use))
         times = [np.array([starts], dtype=np.int64), *later, days[days > starts]]
         tried = rising(np.concatenate(times))
         allowed = self.allows(use, tried, ends - starts)
@@ -379,6 +409,8 @@ class Quota:
         found: Ints = np.zeros(0, dtype=np.int64)
         if route is not None and route.measured.exceptions.raised:
             found = np.array(route.measured.cap_changes(route.path), dtype=np.int64)
+        if self._headroom is not None:
+            found = np.union1d(found, self._headroom.instants(use))
         if self._hours is None:
             return found
         return np.union1d(found, self._hours.instants(use.owners, use.gpu_class, use.units))

@@ -21,15 +21,16 @@ class Use(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Block:
     """What forbids a use: a limit, a guarantee that must not be exceeded, idle guarantees of others
-    that are needed, or a GPU-hour cap. `most` and `used` in units (cap: unit-seconds). `is_dated`:
-    a limit at some times is below the usual one."""
+    that are needed, a GPU-hour cap, or headroom. `most` and `used` in units (cap: unit-seconds, headroom:
+    GPUs that are kept free, `until` a time). `is_dated`: a limit at some times is below the usual one."""
 
-    kind: Literal["limit", "guarantee", "lent", "hours"]
+    kind: Literal["limit", "guarantee", "lent", "hours", "headroom"]
     owner: str
     used: int
     most: int
     cap: Cap | None = None
     is_dated: bool = False
+    until: int = 0
 
 
 class Kind(NamedTuple):

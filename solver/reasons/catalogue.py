@@ -94,6 +94,7 @@ FACTS: dict[str, Kind] = {
     "share": "amount",
     "tier": "name",
     "unnotified": "amount",
+    "until": "instant",
     "used": "amount",
     "which": "word",
     "whose": "word",
@@ -345,6 +346,7 @@ RULES: tuple[Rule, ...] = (
     Rule("R161", "terms_missing", "policy", "tenant_admin", "refuses"),
     Rule("R162", "training_missing", "policy", "tenant_admin", "refuses"),
     Rule("R166", "claims_rest", "policy", "asker", "delays", ("gpu_class",)),
+    Rule("R168", "headroom", "quota", "operator", "both", ("gpu_class", "gpus", "until")),
     Rule(
         "R170",
         "lab_quota",

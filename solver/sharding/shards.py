@@ -193,6 +193,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "caps": apart(snapshot.caps, class_of),
         "overrides": apart(snapshot.overrides, class_of),
         "used": apart(snapshot.used, class_of),
+        "peaks": apart(snapshot.peaks, class_of),
         "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),
         "blackouts": apart(snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))),
         "changes": apart(snapshot.changes, booking_of),

@@ -14,6 +14,7 @@ from solver.fleet.pool import Index, Pool, pools_of
 from solver.model.demand import Fit
 from solver.model.inputs import UNITS_PER_GPU, Held, Place, Request, Snapshot
 from solver.model.policy import Policy
+from solver.quota.headroom import Headroom
 from solver.quota.quota import Quota
 from solver.quota.use import Table, Use
 from solver.state.held_work import HeldWork, Piece
@@ -77,8 +78,7 @@ class HeldSpace:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
         """Load the work. KeyError: unknown model."""
-        self.now, self.policy, self.work = snapshot.now, policy, work
-        self._held_rows = snapshot.held
+        self.now, self.policy, self.work, self._held_rows = snapshot.now, policy, work, snapshot.held
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         # 1. The seconds at which something begins or ends.
         ends = self.free_from_all(work.table.ends)
@@ -102,7 +102,8 @@ class HeldSpace:
         self.all = Occupancy({}, hosts, shares, modes)
         self.firm = Occupancy({}, hosts.copy(), shares, modes)
         # 3. Use of quota, and who may be paused.
-        self.quota = Quota(snapshot, self.capacity, self.grid, instants)
+        kept_free = Headroom.of(snapshot, policy, self.grid, instants)
+        self.quota = Quota(snapshot, self.capacity, self.grid, instants, kept_free)
         self.quota.add_table(self.quota.uses_of(work.table, ends))
         self.held_uses = HeldUses(self.quota, work.table)
         runners = running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid, work)

@@ -28,6 +28,8 @@ FIELDS_LEFT_OUT = {
     "Plan.dropped": "A pause is dropped only where the rules have a fault.",
     "Plan.format": "All plans are written in the format of today.",
     "Policy.parts": "A part of all classes is compared with the whole policy in random worlds.",
+    "QuoteRequest.behind": "Its answer finds it out.",
+    "Request.behind": "Its cycle finds it out.",
     "Tier.borrow": "A cycle reads it from its policy.",
 }
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from allocation.features.demand.booking_times import USUAL_TIER
+from allocation.features.demand.headroom import HeadroomUse, headroom_uses
 from allocation.features.demand.heat import shortage
 from allocation.features.demand.model import WEEK
 from allocation.features.demand.models import DemandKind
@@ -54,11 +55,12 @@ class ClassCapacity:
     currency: str
     weeks: list[WeekShort] = field(default_factory=list)
     more: list[More] = field(default_factory=list)
+    headroom: HeadroomUse | None = None
 
 
 def capacity_report(now: datetime) -> list[ClassCapacity]:
     """The report of each class with a forecast. Runs inside `operator_tx`."""
-    gpus, shelf = gpus_of_classes(), PriceShelf.read(now)
+    gpus, shelf, uses = gpus_of_classes(), PriceShelf.read(now), headroom_uses(now)
     found = []
     for name, kinds in newest_forecasts().items():
         forecast, there = kinds[DemandKind.WANTED], gpus.get(name, 0)
@@ -79,6 +81,7 @@ def capacity_report(now: datetime) -> list[ClassCapacity]:
                     *_coming_weeks(forecast.at.astimezone(UTC), forecast.middle, forecast.high, there),
                 ],
                 [_more(each, forecast.middle, forecast.high, there, plain) for each in MORE],
+                uses.get(name),
             )
         )
     return found

@@ -55,3 +55,25 @@ class DemandForecast(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["gpu_class", "kind", "at"], name="demand_forecast_once"),
         ]
+
+
+class HeadroomHour(models.Model):
+    """An hour in which GPUs of a class were kept free for starts at once, and what that gave and cost."""
+
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    at = models.DateTimeField(help_text="The hour's begin.")
+    gpus = models.PositiveIntegerField(help_text="GPUs that were kept free.")
+    there = models.PositiveIntegerField(help_text="GPUs of the class.")
+    counted = models.BooleanField(default=False, help_text="Whether the hour is over and counted.")
+    served = models.PositiveIntegerField(
+        default=0, help_text="Short bookings that started at once on GPUs that were kept free."
+    )
+    idle = models.FloatField(default=0, help_text="GPU-hours of them that nobody used.")
+    waited = models.FloatField(default=0, help_text="Of these, while others waited for the class.")
+
+    class Meta:
+        ordering: ClassVar = ["gpu_class", "at"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["gpu_class", "at"], name="headroom_hour_once"),
+            models.CheckConstraint(condition=Q(idle__gte=0, waited__gte=0), name="headroom_hour_positive"),
+        ]

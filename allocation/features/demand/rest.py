@@ -156,6 +156,16 @@ class MoreOut(serializers.Serializer[Any]):
     )
 
 
+class HeadroomOut(serializers.Serializer[Any]):
+    """GPUs that the policy keeps free at peaks, and what that gave and cost in the last four weeks."""
+
+    gpus = serializers.IntegerField(help_text="Kept free at peaks now.")
+    hours = serializers.IntegerField(help_text="Hours that were peaks.")
+    served = serializers.IntegerField(help_text="Short bookings that started at once on these GPUs.")
+    idle = serializers.FloatField(help_text="GPU-hours of them that nobody used.")
+    waited = serializers.FloatField(help_text="Of these, while others waited for the class.")
+
+
 class CapacityOut(serializers.Serializer[Any]):
     """What is missing of a class."""
 
@@ -165,6 +175,7 @@ class CapacityOut(serializers.Serializer[Any]):
     currency = serializers.CharField(allow_blank=True)
     weeks = WeekShortOut(many=True)
     more = MoreOut(many=True)
+    headroom = HeadroomOut(allow_null=True, help_text="Null: none, now and in the last four weeks.")
 
 
 @rest.rows(

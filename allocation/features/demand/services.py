@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Max, Q
 
+from allocation.features.demand.headroom import headroom_store
 from allocation.features.demand.holidays import holidays_between
 from allocation.features.demand.model import (
     AHEAD,
@@ -49,6 +50,7 @@ def demand_store(now: datetime) -> int:
     with transaction.atomic():
         _hours_store(hour, capacity)
         made = _forecasts_store(hour, capacity)
+        headroom_store(hour)
         old = DemandForecast.objects.filter(at__lt=hour)
         kept = Q(at__gte=hour - KEEP, at__hour__in=range(0, 24, KEEP_EVERY))
         old.exclude(kept).delete()

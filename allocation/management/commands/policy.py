@@ -25,15 +25,15 @@ from allocation.services.policy.activations import (
 from allocation.services.policy.differences import version_lines
 from allocation.services.policy.parts import part_names
 from allocation.services.policy.policies import (
+    BY_NAME,
     LISTS,
-    TIER_SECONDS,
+    by_name_read,
+    by_name_text,
     policy_draft,
     policy_names,
     policy_of,
     policy_tunables,
     policy_version,
-    tier_seconds_read,
-    tier_seconds_text,
 )
 from tenants.models import User
 from tenants.platform.errors import Refused
@@ -166,7 +166,7 @@ class Command(BaseCommand):
         for name, value in {**policy_tunables(policy_of(live)), **nodes}.items():
             mark = "" if name in live.document else "  (default)"
             shown = ",".join(value) if isinstance(value, tuple) else value
-            shown = tier_seconds_text(value) if isinstance(value, dict) else shown
+            shown = by_name_text(name, value) if isinstance(value, dict) else shown
             self.stdout.write(f"  {name} = {shown}{mark}")
 
 
@@ -182,9 +182,9 @@ def changed(document: dict[str, object], entries: list[str]) -> dict[str, object
 
 def _value(name: str, text: str) -> object:
     """A number, a list of names as `a,b` (`none` for an empty one), durations by tier as
-    `standard 4h,premium 30m`, or the text as it is."""
+    `standard 4h,premium 30m`, GPUs by class as `h100 2`, or the text as it is."""
     if name in LISTS:
         return policy_names(text)
-    if name in TIER_SECONDS:
-        return tier_seconds_read(text, param=name)
+    if name in BY_NAME:
+        return by_name_read(name, text)
     return int(text) if text.isascii() and text.isdigit() else text

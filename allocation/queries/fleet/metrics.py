@@ -21,6 +21,7 @@ from allocation.models import (
 from allocation.points import METRICS
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
+from allocation.queries.fleet.use_metrics import use_metrics
 from allocation.rules.states import State
 from solver import Snapshot
 from wire.exposition import Metric, Value
@@ -116,6 +117,7 @@ def metrics_of(now: datetime) -> Iterator[Metric]:
     yield _bookings()
     yield from _nodes(now)
     yield _gpus()
+    yield from use_metrics(now)
     yield from _cycles(now)
     yield from _telemetry(now)
     yield from _operations(now)

@@ -6,7 +6,7 @@ from typing import Any
 from allocation.models import PolicyVersion
 from allocation.services.policy.names import COUNTS, LABELS, NO_NAMES
 from allocation.services.policy.parts import part_names
-from allocation.services.policy.policies import PolicyValue, policy_changes, tier_seconds_text
+from allocation.services.policy.policies import PolicyValue, by_name_text, policy_changes
 from allocation.services.policy.scenarios import scenario_lines
 from tenants.services import seconds_text
 
@@ -53,5 +53,5 @@ def policy_text(name: str, value: PolicyValue) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or NO_NAMES
     if isinstance(value, dict):
-        return tier_seconds_text(value)
+        return by_name_text(name, value)
     return f"{value}" if name in COUNTS else seconds_text(value)

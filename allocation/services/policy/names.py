@@ -104,6 +104,23 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "Headroom",
+        (
+            (
+                "headroom",
+                "GPUs kept free at peaks",
+                "By class, such as h100 2. Work that borrows and can wait does not start on them. "
+                f"{NO_NAMES}: off.",
+            ),
+            (
+                "headroom_for",
+                "Who may use them at once",
+                "By tier, the longest booking, such as flex 2h. Guarantees, fixed starts and work that is "
+                f"never paused may always. {NO_NAMES}: only these.",
+            ),
+        ),
+    ),
+    (
         "Search limits",
         (
             ("moved_bookings", "Bookings moved for one", "Planned ones, at their own time."),

@@ -21,14 +21,15 @@ from allocation.services.policy.scenarios import (
     scenario_lines,
     scenario_site,
 )
+from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.snapshot import snapshot_read
 from allocation.words.refusals import refusal_text
-from solver import Plan, Policy, solve
+from solver import Plan, Policy, Snapshot, solve
 from solver.model.policy import ANY_TIER, ORDER_KEYS, VICTIM_RULES
 from tenants.audit import platform_record
-from tenants.models import Tier
+from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid, missing
-from tenants.services import seconds_read, seconds_text
+from tenants.services import seconds_read, seconds_text, whole_read
 
 _DAY = 86_400
 # Largest value of each parameter; all are whole numbers.
@@ -61,7 +62,10 @@ MOST = {
 # Lists of names: all that are known.
 LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 # Seconds by tier, and the largest value.
-TIER_SECONDS = {"borrow_windows": 28 * _DAY}
+TIER_SECONDS = {"borrow_windows": 28 * _DAY, "headroom_for": 28 * _DAY}
+# GPUs by class, and the largest value.
+CLASS_GPUS = {"headroom": 100_000}
+BY_NAME = TIER_SECONDS | CLASS_GPUS
 # The bounds of soft places have parameters of their own; parts come with an activation.
 _NOT_SET = ("soft_bounds", "parts")
 PolicyValue = int | tuple[str, ...] | dict[str, int]
@@ -104,7 +108,7 @@ def policy_read(document: object, number: int) -> Policy:
         _entry_check(name, value)
     solvers = {name: each for name, each in entries.items() if name in MOST}
     solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
-    solvers |= {name: tuple(sorted(entries[name].items())) for name in TIER_SECONDS if name in entries}
+    solvers |= {name: tuple(sorted(entries[name].items())) for name in BY_NAME if name in entries}
     bounds = place_policy_of(entries).solver_bounds
     policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
@@ -119,11 +123,11 @@ def _entry_check(name: object, value: object) -> None:
     if isinstance(name, str) and name in LISTS:
         _names_check(name, value)
         return
-    if isinstance(name, str) and name in TIER_SECONDS:
-        _tier_seconds_check(name, value)
+    if isinstance(name, str) and name in BY_NAME:
+        _by_name_check(name, value)
         return
     if not isinstance(name, str) or name not in known:
-        names = ", ".join([*known, *LISTS, *TIER_SECONDS])
+        names = ", ".join([*known, *LISTS, *BY_NAME])
         raise ValueError(refusal_text("policy_unknown", name=repr(str(name)[:40]), known=names))
     least = LEAST.get(name, 1)
     if type(value) is not int or not least <= value <= known[name]:
@@ -143,13 +147,14 @@ def _names_check(name: str, value: object) -> None:
         _order_check(list(value))
 
 
-def _tier_seconds_check(name: str, value: object) -> None:
-    most = TIER_SECONDS[name]
+def _by_name_check(name: str, value: object) -> None:
+    most = BY_NAME[name]
     if not isinstance(value, dict) or not all(
         isinstance(tier, str) and type(seconds) is int and 0 <= seconds <= most
         for tier, seconds in value.items()
     ):
-        raise ValueError(refusal_text("policy_tiers", name=name, most=most))
+        text = "policy_tiers" if name in TIER_SECONDS else "policy_classes"
+        raise ValueError(refusal_text(text, name=name, most=most))
 
 
 def _order_check(order: list[str]) -> None:
@@ -162,12 +167,20 @@ def _order_check(order: list[str]) -> None:
 
 
 def policy_tiers_check(policy: Policy) -> None:
-    """Raises ValueError for windows of a tier that does not exist."""
+    """Raises ValueError for a tier or a class that does not exist."""
     known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
-    unknown = next((tier for tier, _ in policy.borrow_windows if tier not in known), None)
+    named = [tier for tier, _ in policy.borrow_windows]
+    # Which work has to start at once is said tier by tier.
+    named += ["" if tier == ANY_TIER else tier for tier, _ in policy.headroom_for]
+    unknown = next((tier for tier in named if tier not in known), None)
     if unknown is not None:
         names = ", ".join(sorted(known - {ANY_TIER}))
         raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
+    classes = set(GpuClass.objects.values_list("slug", flat=True))
+    missing_class = next((name for name, _ in policy.headroom if name not in classes), None)
+    if missing_class is not None:
+        names = ", ".join(sorted(classes))
+        raise ValueError(refusal_text("policy_class", name=repr(missing_class[:40]), known=names))
 
 
 def policy_names(text: str) -> list[str]:
@@ -191,6 +204,30 @@ def tier_seconds_read(text: str, *, param: str) -> dict[str, int]:
     return found
 
 
+def by_name_read(name: str, text: str) -> dict[str, int]:
+    """The value of a parameter with an entry for each tier or class, from a text.
+
+    Raises:
+        Refused: `bad_duration`, `bad_count`, or `bad_policy` for a name without a value.
+    """
+    if name in TIER_SECONDS:
+        return tier_seconds_read(text, param=name)
+    found: dict[str, int] = {}
+    for entry in policy_names(text):
+        gpu_class, _, count = entry.partition(" ")
+        if not count or gpu_class in found:
+            raise invalid("bad_policy", refusal_text("policy_class_text", entry=entry), name)
+        found[gpu_class] = whole_read(count, param=name)
+    return found
+
+
+def by_name_text(name: str, value: dict[str, int]) -> str:
+    """The same value as text that `by_name_read` accepts."""
+    if name in TIER_SECONDS:
+        return tier_seconds_text(value)
+    return ", ".join(f"{each} {value[each]}" for each in sorted(value)) or "none"
+
+
 def tier_seconds_text(value: dict[str, int]) -> str:
     """The durations by tier as text that `tier_seconds_read` accepts."""
     return ", ".join(f"{tier} {seconds_text(value[tier])}" for tier in sorted(value)) or "none"
@@ -201,7 +238,7 @@ def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     found = {
         each.name: getattr(policy, each.name) for each in fields(policy)[1:] if each.name not in _NOT_SET
     }
-    return found | {name: dict(found[name]) for name in TIER_SECONDS}
+    return found | {name: dict(found[name]) for name in BY_NAME}
 
 
 def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
@@ -232,13 +269,19 @@ def policy_check(document: object, now: datetime) -> int:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     try:
         with gc_paused():
-            after = solve(snapshot, policy_read(document, 0))
+            policy = policy_read(document, 0)
+            after = solve(with_peaks(snapshot, policy, now), policy)
     except SOLVER_FAULTS as error:
         raise _not_taken(error) from error
     with gc_paused():
         before = solve(snapshot, policy_of(live))
     starts, others = _starts(before), _starts(after)
     return sum(starts.get(each) != others.get(each) for each in starts.keys() | others.keys())
+
+
+def with_peaks(snapshot: Snapshot, policy: Policy, now: datetime) -> Snapshot:
+    """The snapshot with the peaks at which this policy keeps GPUs free, instead of the live one's."""
+    return replace(snapshot, peaks=peaks_read(now, dict(policy.headroom)))
 
 
 def _starts(plan: Plan) -> dict[str, int | None]:
@@ -331,7 +374,7 @@ def policy_dry_run(document: object, now: datetime, scenario: Mapping[Key, Value
     try:
         policy = policy_read(document, 0)
         policy_tiers_check(policy)
-        snapshot = scenario_site(snapshot_read(now), scenario)
+        snapshot = with_peaks(scenario_site(snapshot_read(now), scenario), policy, now)
         with gc_paused():
             solve(snapshot, policy)
     except SOLVER_FAULTS as error:

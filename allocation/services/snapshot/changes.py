@@ -16,6 +16,7 @@ from allocation.models import (
     CompactionOrder,
     Maintenance,
     Override,
+    PolicyVersion,
     WaitEntry,
 )
 from allocation.rules.states import WAITING, State
@@ -91,6 +92,9 @@ sections_present = Look(
         "pending": lambda now: Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now),
         "entries": lambda _: WaitEntry.objects.filter(slot__isnull=False),
         "idle": lambda _: Booking.objects.filter(state=State.ACTIVE, idle_veto_until__isnull=False),
+        "peaks": lambda _: PolicyVersion.objects.filter(
+            state=PolicyVersion.State.LIVE, document__has_key="headroom"
+        ),
         # Bookings that wait for the rest of their time.
         "replaced": lambda _: Booking.objects.filter(state__in=WAITING, replacement_count__gt=0),
         "used": lambda _: Booking.objects.filter(state__in=WAITING, used_seconds__gt=0),

@@ -34,6 +34,7 @@ from allocation.services.snapshot.inner_limit_rows import (
 )
 from allocation.services.snapshot.intake import deferred_bookings, entries_of, entries_waiting
 from allocation.services.snapshot.override_rows import overrides_read
+from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import (
     caps_of,
     limits_of,
@@ -144,7 +145,7 @@ def limits_read(
     is not known. `known`: the use, if it is known."""
     used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
-        present = {*INNER_LIMITS, "blackouts", "cooling", "overrides"}
+        present = {*INNER_LIMITS, "blackouts", "cooling", "overrides", "peaks"}
     inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read(quotas)
     return {
         "labs": inner.labs,
@@ -154,6 +155,7 @@ def limits_read(
         "used": used,
         "blackouts": maintenance_read(now) if "blackouts" in present else (),
         "cooling": cooling_read(now) if "cooling" in present else (),
+        "peaks": peaks_read(now) if "peaks" in present else (),
         "overrides": (
             *(overrides_read(now) if "overrides" in present else ()),
             *window_steps_of(inner, quotas, now),

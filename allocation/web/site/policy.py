@@ -19,18 +19,18 @@ from allocation.rules.nodes.node_policy import NODE_POLICY_MAX
 from allocation.services.policy.differences import change_lines, difference_lines, policy_text
 from allocation.services.policy.names import COUNTS, GROUPS, LABELS, NO_NAMES
 from allocation.services.policy.policies import (
+    BY_NAME,
     LEAST,
     LISTS,
     MOST,
-    TIER_SECONDS,
     PolicyValue,
+    by_name_read,
     policy_changes,
     policy_check,
     policy_draft,
     policy_names,
     policy_read,
     policy_values,
-    tier_seconds_read,
 )
 from allocation.web.site.policy_questions import (
     ASKED,
@@ -71,7 +71,7 @@ class PolicyField:
     @property
     def is_list(self) -> bool:
         """Returns whether it has several values."""
-        return self.name in LISTS or self.name in TIER_SECONDS
+        return self.name in LISTS or self.name in BY_NAME
 
     @property
     def is_own(self) -> bool:
@@ -236,8 +236,8 @@ def _changes(
 def _read(name: str, text: str) -> PolicyValue:
     if name in LISTS:
         return _names_read(name, text)
-    if name in TIER_SECONDS:
-        return _tier_seconds(name, text)
+    if name in BY_NAME:
+        return _by_name(name, text)
     value = (whole_read if name in COUNTS else seconds_read)(text, param=name)
     least = 0 if name.startswith("unbooked_") else LEAST.get(name, 1)
     if not least <= value <= LIMITS[name]:
@@ -255,8 +255,8 @@ def _names_read(name: str, text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _tier_seconds(name: str, text: str) -> dict[str, int]:
-    found = tier_seconds_read(text, param=name)
+def _by_name(name: str, text: str) -> dict[str, int]:
+    found = by_name_read(name, text)
     try:
         policy_read({name: found}, 0)
     except ValueError as error:

@@ -8,7 +8,7 @@ import heapq
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from solver.fleet.fragmentation import Ints
 from solver.model.demand import demand_on
 from solver.model.inputs import MILLION, Ask, Limit, Request, Shape, Snapshot
 from solver.model.policy import Policy
+from solver.quota.headroom import may_wait
 from solver.quota.limits import split_to_projects
 from solver.state.cycle_state import CycleState
 from solver.state.held_space import HeldUses
@@ -127,6 +128,7 @@ class BookingQueue:
     def __init__(self, state: CycleState, snapshot: Snapshot, guarantees: GuaranteedUse) -> None:
         """`guarantees` have held work alone."""
         self._state, self._policy, self._guarantees = state, state.policy, guarantees
+        self._keeps = bool(snapshot.peaks and state.policy.headroom)
         self._shares = DominantShares(snapshot, state.capacity, state.policy)
         self._in_use: dict[tuple[str, str], int] = {}
         self._uses: dict[str, int] = {}
@@ -189,7 +191,7 @@ class BookingQueue:
         elif counts and self._is_aged(row):
             key = _aged(row)
         else:
-            key = self._key(row, BORROWED if counts else SPOT)
+            key, request = self._key(row, BORROWED if counts else SPOT), self._behind(request)
         self._shares, self._in_use = later
         return Turn(request, key, fits)
 
@@ -210,7 +212,11 @@ class BookingQueue:
         for band, waiting in ((BORROWED, borrowers), (SPOT, spot)):
             for row, key in self._merged(waiting, band):
                 self._pass(row)
-                yield Turn(row.request, key)
+                yield Turn(row.request if row.counted else self._behind(row.request), key)
+
+    def _behind(self, request: Request) -> Request:
+        """A request that borrows, and leaves the headroom of its classes free if it can wait."""
+        return replace(request, behind=True) if self._keeps and may_wait(request, self._policy) else request
 
     def _merged(self, rows: Iterable[Waiter], band: int) -> Iterator[tuple[Waiter, Key]]:
         """Merge the queues by the keys of their heads. Keys only get worse, so a head whose key has

@@ -14,10 +14,12 @@ from allocation.models import PolicyVersion
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.policy.activations import policy_publish
 from allocation.services.policy.policies import (
+    BY_NAME,
     LEAST,
     LISTS,
     MOST,
-    TIER_SECONDS,
+    by_name_read,
+    by_name_text,
     policy_of,
     policy_read,
     policy_tunables,
@@ -40,7 +42,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 NEAR = st.dictionaries(
-    st.sampled_from([*MOST, *LISTS, *TIER_SECONDS, "grid ", "version", "Grid"]),
+    st.sampled_from([*MOST, *LISTS, *BY_NAME, "grid ", "version", "Grid"]),
     st.integers(-2, 10**6)
     | st.integers(10**17, 10**20)
     | JSON
@@ -59,7 +61,7 @@ def live() -> PolicyVersion:
 
 
 def test_every_tunable_has_its_range() -> None:
-    known = MOST.keys() | LISTS.keys() | TIER_SECONDS.keys()
+    known = MOST.keys() | LISTS.keys() | BY_NAME.keys()
     assert known == policy_tunables(Policy(1)).keys()
     assert policy_read(policy_tunables(Policy(1)), 1) == Policy(1)
 
@@ -74,7 +76,7 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         assert policy.version == 7
         for name, value in policy_tunables(policy).items():
             if isinstance(value, dict):
-                assert all(0 <= each <= TIER_SECONDS[name] for each in value.values())
+                assert all(0 <= each <= BY_NAME[name] for each in value.values())
             elif isinstance(value, tuple):
                 assert set(value) <= set(LISTS[name])
             else:
@@ -102,6 +104,10 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         {"borrow_windows": {"standard": True}},
         {"borrow_windows": {"standard": 29 * 86_400}},
         {"borrow_windows": {"no-such-tier": 3600}},
+        {"headroom": 2},
+        {"headroom": {"h100": 0.5}},
+        {"headroom": {"no-such-class": 2}},
+        {"headroom_for": {"*": 3600}},
         ["grid", 300],
         None,
     ],
@@ -117,6 +123,19 @@ def test_what_is_refused_leaves_the_last_good_one_live(lab: Lab, document: objec
 def test_durations_by_tier_are_read_as_they_are_shown(windows: dict[str, int]) -> None:
     if "none" not in windows:
         assert tier_seconds_read(tier_seconds_text(windows), param="borrow_windows") == windows
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(0, 10**5)))
+def test_gpus_by_class_are_read_as_they_are_shown(counts: dict[str, int]) -> None:
+    if "none" not in counts:
+        assert by_name_read("headroom", by_name_text("headroom", counts)) == counts
+
+
+@pytest.mark.parametrize("text", ["h100", "h100 2, h100 1", "h100 two"])
+def test_what_is_no_number_by_class_is_refused(text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        by_name_read("headroom", text)
+    assert refused.value.param == "headroom"
 
 
 @pytest.mark.parametrize("text", ["standard", "standard 4h, standard 2h", "standard four", ", 4h"])
@@ -171,6 +190,8 @@ def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
         '{"borrow_windows": 1}',
         '{"borrow_windows": {"x": -1}}',
         '{"borrow_windows": {"x": 0.5}}',
+        '{"headroom": {"x": 0.5}}',
+        '{"headroom_for": 1}',
     ],
 )
 def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:
