@@ -32,6 +32,7 @@ _START_LIMIT_S = 90.0
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 4.0
 _CONNECT_LIMIT_S = 10.0
+_LAST_WORDS_S = 0.5
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.25, 5.0
 _PIECE = 1 << 16
 _LOG_BYTES = 1 << 20
@@ -120,14 +121,16 @@ class Notebook:
 
     async def _follow(self, child: asyncio.subprocess.Process) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._log(child))
+            logging = group.create_task(self._log(child))
             starting = group.create_task(self._ready())
             status = await child.wait()
             was_ready = starting.done() and starting.result()
             starting.cancel()
+            # What it started may still have its output open.
+            await asyncio.wait([logging], timeout=_LAST_WORDS_S)
+            logging.cancel()
         state = "ended" if was_ready else "failed"
-        if was_ready or child.returncode != -signal.SIGKILL or self._last_line:
-            self._say(state, f"its program ended with status {status}: {self._last_line}")
+        self._say(state, f"its program ended with status {status}: {self._last_line}")
 
     async def _ready(self) -> bool:
         """Says once that it is ready; whether it is."""

@@ -36,8 +36,6 @@ INHERITED_VARIABLES = (
     "WATCHDOG_SECONDS",
 )
 
-# The proxy of notebooks.
-NOTEBOOKS_PROGRAM = "notebooks"
 # The launcher starts this program last.
 SOLVER_PROGRAM = "solver"
 # A second process of the web, which serves as soon as the first one ends, and the other way round.
@@ -77,13 +75,15 @@ PROGRAMS = (
     PortalProgram("beat", (*_CELERY, "beat", "--pidfile=")),
     PortalProgram("reader", ("manage.py", "reports_reader", "--skip-checks")),
     PortalProgram("sender", ("manage.py", "webhooks_sender", "--skip-checks")),
-    PortalProgram(
-        NOTEBOOKS_PROGRAM,
-        ("manage.py", "notebook_proxy", "--skip-checks"),
-        role="portal_web",
-        needs=("OPERATORS_URL",),
-        listens=True,
-    ),
+)
+
+# The proxy of notebooks, where the site offers them (NOTEBOOK_URL).
+NOTEBOOK_PROGRAM = PortalProgram(
+    "notebooks",
+    ("manage.py", "notebook_proxy", "--skip-checks"),
+    role="portal_web",
+    needs=("OPERATORS_URL",),
+    listens=True,
 )
 
 # A worker that decides shards of a large site, on any machine and as often as there are cores. A
@@ -210,7 +210,7 @@ def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Progra
     places = {
         "operators": ("127.0.0.1", inner),
         "web": (demo.host, demo.port),
-        NOTEBOOKS_PROGRAM: (demo.host, secrets.notebooks_port),
+        NOTEBOOK_PROGRAM.name: (demo.host, secrets.notebooks_port),
     }
     found = [
         _portal_program(
@@ -221,7 +221,7 @@ def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Progra
             },
             places.get(each.name),
         )
-        for each in PROGRAMS
+        for each in (*PROGRAMS, NOTEBOOK_PROGRAM)
     ]
     return [_one_of_two(demo, each) if each.name == "web" else each for each in found]
 

@@ -10,7 +10,7 @@ import h11
 
 MOST_IDLE = 16
 IDLE_SECONDS = 300.0
-HEAD_BYTES = 64 * 1024
+HEAD_BYTES = 32 * 1024
 
 
 class Tunnel:

@@ -1,6 +1,5 @@
 """Notebooks on the whole way, between real processes: portal, proxy, agent, and a site's program."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -9,13 +8,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from django.test import override_settings
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from allocation.features.notebooks.entries import ENTER, ticket_make
 from allocation.features.notebooks.models import Notebook
@@ -131,12 +130,11 @@ class NotebookSite(Site):
         self.until_all("active", booking)
         return booking
 
-    def socket_of(self, row: Notebook, cookie: str) -> Any:  # noqa: ANN401 (the library's awaitable)
+    def socket_of(self, row: Notebook, cookie: str) -> ClientConnection:
         return connect(
             f"ws://{self.host(row)}/ws",
-            host="127.0.0.1",
-            port=self.port,
-            origin=f"http://{self.host(row)}",  # type: ignore[arg-type]
+            sock=socket.create_connection(("127.0.0.1", self.port)),
+            origin=Origin(f"http://{self.host(row)}"),
             additional_headers={"Cookie": cookie},
         )
 
@@ -166,11 +164,10 @@ def are_gone(*pids: int) -> Callable[[], bool]:
     return lambda: all(is_gone(pid) for pid in pids)
 
 
-async def until_closed(opened: ClientConnection) -> None:
+def until_closed(opened: ClientConnection) -> None:
+    """Within seconds: nothing is said on it meanwhile."""
     with pytest.raises(ConnectionClosed):
-        async with asyncio.timeout(15):
-            while True:
-                await opened.recv()
+        opened.recv(timeout=15)
 
 
 def test_a_notebook_from_the_button_to_the_end_of_its_booking(site: NotebookSite) -> None:
@@ -189,14 +186,11 @@ def test_a_notebook_from_the_button_to_the_end_of_its_booking(site: NotebookSite
     assert "gpu-notebook" not in sent.get("cookie", "")
     assert len(browser.get("/large").content) == 1_024_004
 
-    async def talk() -> None:
-        async with site.socket_of(row, browser.headers["Cookie"]) as opened:
-            await opened.send("hello")
-            assert await opened.recv() == "hello"
-            await asyncio.to_thread(site.release, booking)
-            await until_closed(opened)
-
-    asyncio.run(talk())
+    with site.socket_of(row, browser.headers["Cookie"]) as opened:
+        opened.send("hello")
+        assert opened.recv() == "hello"
+        site.release(booking)
+        until_closed(opened)
     site.until_all("ended", booking)
     wait_until(are_gone(got["pid"], got["kernel"]), seconds=SECONDS)
     assert browser.get("/").status_code == 403
@@ -226,22 +220,16 @@ def test_who_has_no_right_to_a_notebook_gets_nothing_of_it(site: NotebookSite) -
     assert stranger.get("/", headers={**cookie, **evil}).status_code == 403
 
     # Signed out at the portal: out of the notebook within seconds, with what is open.
-    async def talk() -> None:
-        async with site.socket_of(row, cookie["Cookie"]) as opened:
-            await asyncio.to_thread(signed_out)
-            await until_closed(opened)
-        with pytest.raises(InvalidStatus):
-            await site.socket_of(row, cookie["Cookie"])
-
-    asyncio.run(talk())
+    with site.socket_of(row, cookie["Cookie"]) as opened:
+        with as_system():
+            Session.objects.filter(digest=SESSION).delete()
+        until_closed(opened)
+    with pytest.raises(InvalidStatus):
+        site.socket_of(row, cookie["Cookie"])
     assert stranger.get("/", headers=cookie).status_code == 403
 
 
-def signed_out() -> None:
-    with as_system():
-        Session.objects.filter(digest=SESSION).delete()
-
-
+@pytest.mark.turn
 def test_what_a_notebook_answers_reaches_no_other_origin(site: NotebookSite) -> None:
     booking = site.running_booking()
     row = site.notebook(booking)
@@ -279,6 +267,7 @@ def said_to(port: int, raw: bytes) -> bytes:
         return opened.recv(1_000)
 
 
+@pytest.mark.turn
 def test_agent_and_proxy_are_killed_and_the_notebook_goes_on(site: NotebookSite) -> None:
     booking = site.running_booking()
     row = site.notebook(booking)
@@ -308,6 +297,7 @@ def test_agent_and_proxy_are_killed_and_the_notebook_goes_on(site: NotebookSite)
     wait_until(lambda: list(folder.iterdir()) == [], seconds=SECONDS)
 
 
+@pytest.mark.turn
 def test_a_program_that_fails_says_why_and_another_can_be_started(site: NotebookSite) -> None:
     booking = site.running_booking()
     row = site.notebook(booking, "broken")

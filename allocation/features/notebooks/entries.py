@@ -16,12 +16,11 @@ from uuid import UUID
 
 from django.conf import settings
 
-from allocation.access import access_booking
 from allocation.features.notebooks.models import Notebook, NotebookEntry
-from allocation.features.notebooks.services import RUNNING, notebook_of
+from allocation.features.notebooks.services import RUNNING, notebook_of, notebook_own
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
-from tenants.platform.errors import Refused, denied
+from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services.sign_in.sessions import readers_of
 
@@ -45,11 +44,7 @@ def ticket_make(*, actor: Actor, reference: str, session: bytes, now: datetime) 
     Raises:
         Refused: `not_found`, `not_allowed`, `notebooks_off` or `notebook_not_ready`.
     """
-    if not settings.NOTEBOOK_URL:
-        raise Refused("notebooks_off", refusal_text("notebooks_off"))
-    booking = access_booking(actor, reference)
-    if booking.owner_id != actor.user_id:
-        raise denied(refusal_text("notebook_owner"))
+    booking = notebook_own(actor, reference)
     row = notebook_of(booking)
     if row is None or row.state != "ready" or booking.state not in RUNNING:
         raise Refused("notebook_not_ready", refusal_text("notebook_not_ready", label=booking.label))

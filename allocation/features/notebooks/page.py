@@ -109,7 +109,7 @@ def _act(request: HttpRequest, actor: Actor, label: str, act: Callable[[], objec
         return booking_answer(request, actor, access_booking(actor, label), refusal)
     if isinstance(done, HttpResponse):
         return done
-    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}#notebook")
+    return HttpResponseRedirect(f"/t/{actor.tenant_slug}/bookings/{label}")
 
 
 BOOKING_CARDS.append(notebook_card)

@@ -3,13 +3,15 @@
 from django.utils.translation import gettext_lazy
 
 from allocation.features.notebooks import tasks as tasks  # noqa: PLC0414 (registers the task)
+from allocation.features.notebooks.metrics import notebook_metrics
 from allocation.features.notebooks.services import message_keep, orders_of
-from allocation.points import NODE_MESSAGES, NODE_ORDERS
+from allocation.points import METRICS, NODE_MESSAGES, NODE_ORDERS
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 
 NODE_ORDERS.append(orders_of)
 NODE_MESSAGES.append(message_keep)
+METRICS.append(notebook_metrics)
 sentences_add(
     {
         "notebooks_off": gettext_lazy("This site offers no notebooks. Use ssh and `gpu-agent run`."),

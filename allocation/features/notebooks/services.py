@@ -106,11 +106,11 @@ def programs_offered(booking: Booking) -> list[str]:
 
 def notebook_own(actor: Actor, reference: str) -> Booking:
     """Returns a booking of the actor. Raises Refused."""
-    if not settings.NOTEBOOK_URL:
-        raise Refused("notebooks_off", refusal_text("notebooks_off"))
     booking = access_booking(actor, reference)
     if booking.owner_id != actor.user_id:
         raise denied(refusal_text("notebook_owner"))
+    if not settings.NOTEBOOK_URL:
+        raise Refused("notebooks_off", refusal_text("notebooks_off"))
     return booking
 
 

@@ -19,6 +19,7 @@ from devtools.launch.embedded import (
     VALKEY_SETTINGS,
 )
 from devtools.launch.programs import (
+    NOTEBOOK_PROGRAM,
     PROGRAMS,
     SHARD_PROGRAM,
     Demo,
@@ -36,7 +37,7 @@ SERVICES: dict[str, Any] = FILE["services"]
 AGENTS = [name for name in SERVICES if name.startswith("agent-")]
 # What must be given; the file's first lines make them.
 SECRETS = sorted(set(re.findall(r"\$\{(\w+):\?", TEXT)))
-PUBLIC = {"web"}
+PUBLIC = {"web", "notebooks"}
 # What only one of the two needs.
 LAUNCHER_ONLY = {"HOME", "LANG", "PATH", "PYTHONUNBUFFERED", "TZ", "DJANGO_SETTINGS_MODULE"}
 LAUNCHER_ONLY |= {"COOKIE_PREFIX", "MAIL_URL", "DEMO_FILE", "LOG_LEVEL", "DEBUG", "PYTHONWARNINGS"}
@@ -57,7 +58,7 @@ def test_both_valkeys_are_bounded_as_the_launchers_are() -> None:
     assert options("valkey-agents") == set(AGENTS_VALKEY_SETTINGS)
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, SHARD_PROGRAM], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, NOTEBOOK_PROGRAM, SHARD_PROGRAM], ids=lambda program: program.name)
 def test_a_program_that_its_watchdog_ends_starts_again(program: PortalProgram) -> None:
     """Nobody can end process 1, so each container has an init; systemd is in test_units.py."""
     service = SERVICES[program.name]
@@ -107,7 +108,7 @@ def launched() -> dict[str, Any]:
     return {one.name: one for one in portal_programs(demo, own, stores)}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, NOTEBOOK_PROGRAM], ids=lambda program: program.name)
 def test_a_program_is_started_with_the_launchers_environment(program: PortalProgram) -> None:
     service, local = SERVICES[program.name], launched()[program.name]
     environment = service["environment"]
@@ -119,6 +120,11 @@ def test_a_program_is_started_with_the_launchers_environment(program: PortalProg
     assert tuple(words[1 : 1 + len(program.arguments)]) == program.arguments
     rest = words[1 + len(program.arguments) :]
     assert rest[::2] == (["--host", "--port"] if program.listens else [])
+
+
+def test_notebooks_are_there_only_where_somebody_asks_for_them() -> None:
+    assert SERVICES["notebooks"]["profiles"] == ["notebooks"]
+    assert FILE["x-common"]["NOTEBOOK_URL"] == "${NOTEBOOK_URL:-}"
 
 
 def test_a_shard_worker_is_a_program_of_its_own_and_knows_redis_alone() -> None:
