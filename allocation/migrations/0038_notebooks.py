@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ('reason', models.CharField(blank=True, help_text='Why it ended or failed.', max_length=300)),
                 ('key', models.CharField(blank=True, help_text='SHA-256 of the secret of its tunnels; empty: none is known.', max_length=64)),
                 ('is_ordered', models.BooleanField(default=False, help_text="It stands in its node's document.")),
+                ('run', models.DateTimeField(help_text='When the run of the booking began, with which it ends.')),
                 ('asked_at', models.DateTimeField()),
                 ('ready_at', models.DateTimeField(blank=True, null=True)),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),

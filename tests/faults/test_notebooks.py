@@ -46,6 +46,7 @@ class NotebookSite(Site):
 
     def __init__(self, servers: Servers, folder: Path, url: str) -> None:
         super().__init__(servers, folder, url)
+        self.browsers: list[httpx.Client] = []
         self.port = free_port()
         self.notebook_url = f"http://notebook.localhost:{self.port}"
         program = f'"{sys.executable}", "-m", "tests.features.notebooks.program", "{{socket}}"'
@@ -84,6 +85,11 @@ class NotebookSite(Site):
         )
         self.running["proxy"] = (start(program), program)
 
+    def stop(self) -> None:
+        for browser in self.browsers:
+            browser.close()
+        super().stop()
+
     def turn(self) -> None:
         """What a worker does within seconds."""
         with as_system():
@@ -113,9 +119,10 @@ class NotebookSite(Site):
 
     def browser(self, row: Notebook) -> httpx.Client:
         """A browser at the notebook's host that was not let in yet."""
-        return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers={"Host": self.host(row)}, timeout=30
-        )
+        base, host = f"http://127.0.0.1:{self.port}", {"Host": self.host(row)}
+        found = httpx.Client(base_url=base, headers=host, timeout=30)
+        self.browsers.append(found)
+        return found
 
     def entered(self, row: Notebook, booking: Booking) -> httpx.Client:
         """One that was."""

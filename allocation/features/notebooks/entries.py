@@ -46,7 +46,7 @@ def ticket_make(*, actor: Actor, reference: str, session: bytes, now: datetime) 
     """
     booking = notebook_own(actor, reference)
     row = notebook_of(booking)
-    if row is None or row.state != "ready" or booking.state not in RUNNING:
+    if row is None or not _is_open(row):
         raise Refused("notebook_not_ready", refusal_text("notebook_not_ready", label=booking.label))
     ticket = _secret(row.tenant_id)
     # The oldest browsers are forgotten.
@@ -115,7 +115,8 @@ def tunnel_of(address: str, secret: str) -> Visit | None:
 
 def _is_open(row: Notebook, states: Collection[str] = ("ready",)) -> bool:
     booking = row.booking
-    return row.state in states and booking.state in RUNNING and booking.owner_id == row.owner_id
+    is_its_run = booking.state in RUNNING and booking.ready_at == row.run
+    return row.state in states and is_its_run and booking.owner_id == row.owner_id
 
 
 def _secret(tenant_id: UUID) -> str:

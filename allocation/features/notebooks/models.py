@@ -45,6 +45,7 @@ class Notebook(models.Model):
         max_length=64, blank=True, help_text="SHA-256 of the secret of its tunnels; empty: none is known."
     )
     is_ordered = models.BooleanField(default=False, help_text="It stands in its node's document.")
+    run = models.DateTimeField(help_text="When the run of the booking began, with which it ends.")
     asked_at = models.DateTimeField()
     ready_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -37,7 +37,7 @@ def notebook_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
     if not settings.NOTEBOOK_URL or booking.owner_id != actor.user_id or booking.state not in RUNNING:
         return None
     row = notebook_of(booking)
-    if row is not None and booking.ready_at is not None and row.asked_at < booking.ready_at:
+    if row is not None and row.run != booking.ready_at:
         # Of a run before a pause.
         row = None
     programs = programs_offered(booking)
@@ -89,12 +89,8 @@ def notebook_open(request: HttpRequest, actor: Actor, label: str) -> HttpRespons
 
     def go() -> HttpResponse:
         session = credential_of(request)
-        answer = HttpResponseRedirect(
-            ticket_make(actor=actor, reference=label, session=session, now=timezone.now())
-        )
-        # The address has a secret.
-        answer["Referrer-Policy"] = "no-referrer"
-        return answer
+        url = ticket_make(actor=actor, reference=label, session=session, now=timezone.now())
+        return HttpResponseRedirect(url)
 
     return _act(request, actor, label, go)
 

@@ -47,7 +47,7 @@ def notebook_start(*, actor: Actor, reference: str, terms: NotebookTerms, now: d
             `notebook_not_offered` or `notebook_program`.
     """
     booking = notebook_own(actor, reference)
-    if booking.state not in RUNNING:
+    if booking.state not in RUNNING or booking.ready_at is None:
         raise Refused("notebook_not_running", refusal_text("notebook_not_running", label=booking.label))
     node, programs = _place(booking)
     if terms.program and terms.program not in programs:
@@ -66,6 +66,7 @@ def notebook_start(*, actor: Actor, reference: str, terms: NotebookTerms, now: d
             node=node,
             program=terms.program or programs[0],
             label=secrets.token_hex(_LABEL_BYTES),
+            run=booking.ready_at,
             asked_at=now,
         )
         _logged(actor, "notebook.started", row, now)
@@ -93,7 +94,7 @@ def notebook_end(*, actor: Actor, reference: str, now: datetime) -> Notebook:
 
 def notebook_of(booking: Booking) -> Notebook | None:
     """Returns the newest notebook of a booking."""
-    return Notebook.objects.filter(booking=booking).select_related("node").first()
+    return Notebook.objects.filter(booking=booking).select_related("node", "booking").first()
 
 
 def programs_offered(booking: Booking) -> list[str]:
@@ -148,7 +149,7 @@ def notebooks_unordered(now: datetime) -> QuerySet[Notebook]:
 
 def _left_behind() -> Q:
     """Open ones whose booking, or whose run of it, is over."""
-    return Q(ended_at=None) & (~Q(booking__state__in=RUNNING) | Q(booking__ready_at__gt=F("asked_at")))
+    return Q(ended_at=None) & (~Q(booking__state__in=RUNNING) | ~Q(booking__ready_at=F("run")))
 
 
 def orders_turn(now: datetime) -> None:
