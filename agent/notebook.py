@@ -18,7 +18,6 @@ import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from agent.ports.handover import write_atomic
@@ -32,7 +31,7 @@ _START_LIMIT_S = 90.0
 _LOOK_EVERY_S = 0.1
 _END_LIMIT_S = 4.0
 _CONNECT_LIMIT_S = 10.0
-_LAST_WORDS_S = 0.5
+_LOG_EVERY_S = 10.0
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.25, 5.0
 _PIECE = 1 << 16
 _LOG_BYTES = 1 << 20
@@ -95,22 +94,24 @@ class Notebook:
         self._folder = folder
         self._command = command
         self._environment = environment
-        self._last_line = ""
+        self._log = folder / LOG
 
     async def run(self) -> None:
         """Returns when the program has ended. Ends it when cancelled."""
         self._say("starting")
         home = self._environment.get("HOME", "/")
         try:
-            child = await asyncio.create_subprocess_exec(
-                *self._command,
-                cwd=home if os.path.isdir(home) else "/",
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with self._log.open("ab") as log:
+                # Not a pipe, which others that it started may keep open.
+                child = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    cwd=home if os.path.isdir(home) else "/",
+                    env=self._environment,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
         except OSError as error:
             self._say("failed", f"{self._command[0]}: {error.strerror}")
             return
@@ -121,16 +122,14 @@ class Notebook:
 
     async def _follow(self, child: asyncio.subprocess.Process) -> None:
         async with asyncio.TaskGroup() as group:
-            logging = group.create_task(self._log(child))
+            bounding = group.create_task(self._log_bound())
             starting = group.create_task(self._ready())
             status = await child.wait()
             was_ready = starting.done() and starting.result()
             starting.cancel()
-            # What it started may still have its output open.
-            await asyncio.wait([logging], timeout=_LAST_WORDS_S)
-            logging.cancel()
+            bounding.cancel()
         state = "ended" if was_ready else "failed"
-        self._say(state, f"its program ended with status {status}: {self._last_line}")
+        self._say(state, f"its program ended with status {status}: {self._last_line()}")
 
     async def _ready(self) -> bool:
         """Says once that it is ready; whether it is."""
@@ -140,26 +139,22 @@ class Notebook:
                     await asyncio.sleep(_LOOK_EVERY_S)
                 self._say("ready")
                 return True
-        self._say("failed", f"it did not listen on its socket within {_START_LIMIT_S:g} s: {self._last_line}")
+        why = f"it did not listen on its socket within {_START_LIMIT_S:g} s: {self._last_line()}"
+        self._say("failed", why)
         return False
 
-    async def _log(self, child: asyncio.subprocess.Process) -> None:
-        """Keeps the newest part of what it prints."""
-        output = child.stdout
-        if output is None:
-            return
-        with (self._folder / LOG).open("w", encoding="utf-8", errors="replace") as file:
-            while data := await output.read(_PIECE):
-                self._keep(file, data.decode(errors="replace"))
+    async def _log_bound(self) -> None:
+        """Empties the log when it is long. Who writes to it continues at its beginning."""
+        while True:
+            await asyncio.sleep(_LOG_EVERY_S)
+            if self._log.stat().st_size > _LOG_BYTES:
+                os.truncate(self._log, 0)
 
-    def _keep(self, file: IO[str], text: str) -> None:
-        if file.tell() > _LOG_BYTES:
-            file.seek(0)
-            file.truncate()
-        file.write(text)
-        file.flush()
-        lines = [line for line in text.splitlines() if line.strip()]
-        self._last_line = lines[-1].strip() if lines else self._last_line
+    def _last_line(self) -> str:
+        with self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - _PIECE))
+            lines = file.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _say(self, state: str, error: str = "") -> None:
         plain = "".join(each if each.isprintable() else " " for each in error)

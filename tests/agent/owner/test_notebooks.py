@@ -150,6 +150,21 @@ def test_a_program_that_does_not_run_says_why_once(node: Node, command: tuple[st
     assert found.reported()[0].state == "failed"
 
 
+def test_a_program_that_is_killed_has_ended_though_its_children_run_on(node: Node) -> None:
+    found = node.agent()
+    wait_until(lambda: state_of(found) == "ready", seconds=30)
+    (server,) = [
+        pid
+        for pid in pids()
+        if b"listening" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and b"agent" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(server, signal.SIGKILL)
+    wait_until(lambda: state_of(found) == "ended", seconds=30)
+    assert "status -9" in found.reported()[0].error
+    assert pids() != []
+
+
 def test_a_name_that_the_site_does_not_have_is_no_command(node: Node) -> None:
     found = node.agent()
     found.sync([replace(ORDER, program="sh")], ACTIVE)
