@@ -350,14 +350,14 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
             **({"GPU_AGENT_TOKEN": tokens[name]} if name in tokens else {}),
         }
         options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
-        if demo.notebooks.exists():
-            options = (*options, "--notebooks", str(demo.notebooks))
+        offer = ("--notebooks", str(demo.notebooks)) if demo.notebooks.exists() else ()
         programs.append(
             Program(
                 name=name,
                 command=(
                     *(sys.executable, "-m", "devtools.simulated", "--portal", demo.url),
                     *options,
+                    *offer,
                 ),
                 environment=environment,
                 folder=ROOT,

@@ -1,13 +1,31 @@
 """What notebooks add to the core: orders for nodes, what nodes say, sentences and words."""
 
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.db.models import Count
 from django.utils.translation import gettext_lazy
 
 from allocation.features.notebooks import tasks as tasks  # noqa: PLC0414 (registers the task)
-from allocation.features.notebooks.metrics import notebook_metrics
+from allocation.features.notebooks.models import Notebook
 from allocation.features.notebooks.services import message_keep, orders_of
 from allocation.points import METRICS, NODE_MESSAGES, NODE_ORDERS
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
+from wire.exposition import Metric, Value
+
+
+def notebook_metrics(now: datetime) -> Iterator[Metric]:
+    """Open notebooks by their state."""
+    rows = Notebook.objects.filter(ended_at=None).order_by()
+    counted = rows.values_list("state").annotate(Count("id")).order_by("state")
+    yield Metric(
+        "gpu_portal_notebooks",
+        "gauge",
+        "Open notebooks by state.",
+        tuple(Value(count, {"state": state}) for state, count in counted),
+    )
+
 
 NODE_ORDERS.append(orders_of)
 NODE_MESSAGES.append(message_keep)

@@ -58,7 +58,9 @@ def test_both_valkeys_are_bounded_as_the_launchers_are() -> None:
     assert options("valkey-agents") == set(AGENTS_VALKEY_SETTINGS)
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, NOTEBOOK_PROGRAM, SHARD_PROGRAM], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [*PROGRAMS, NOTEBOOK_PROGRAM, SHARD_PROGRAM], ids=lambda program: program.name
+)
 def test_a_program_that_its_watchdog_ends_starts_again(program: PortalProgram) -> None:
     """Nobody can end process 1, so each container has an init; systemd is in test_units.py."""
     service = SERVICES[program.name]
@@ -166,7 +168,7 @@ def test_each_role_has_its_own_password_and_only_the_setup_knows_the_owners() ->
         assert users - {"postgres"} == {"setup"}
     for role in ROLE_TIMEOUTS:
         holders = {n for n, one in SERVICES.items() if f"//{role}:" in str(one.get("environment"))}
-        wanted = {program.name for program in PROGRAMS if program.role == role}
+        wanted = {program.name for program in (*PROGRAMS, NOTEBOOK_PROGRAM) if program.role == role}
         others = {"portal_owner": {"setup"}, "portal_system": {n for n in SERVICES if "enrol" in n}}
         assert holders == wanted | others.get(role, set()), role
 
@@ -187,7 +189,7 @@ def test_all_that_the_file_names_is_in_it() -> None:
 
 def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
     knows = {name for name, program in launched().items() if "AGENTS_MASTER_KEY" in program.environment}
-    assert knows == launched().keys() - {"web"}
+    assert knows == launched().keys() - {"web", "notebooks"}
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -198,9 +200,9 @@ def test_an_agent_has_its_own_folder_and_nothing_of_the_portal(name: str) -> Non
     assert agent["networks"] == ["nodes"]
 
 
-def test_agents_reach_the_web_and_their_own_server_alone() -> None:
+def test_agents_reach_the_web_notebooks_and_their_own_server_alone() -> None:
     reachable = {name for name, one in SERVICES.items() if "nodes" in one.get("networks", [])}
-    assert reachable == {"web", "valkey-agents", *AGENTS}
+    assert reachable == {"web", "notebooks", "valkey-agents", *AGENTS}
 
 
 def test_no_two_containers_share_an_agents_folder_but_the_one_that_makes_its_token() -> None:
