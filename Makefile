@@ -11,6 +11,7 @@ RUNTIME := $(VENV)/installed-runtime
 TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
 TRAINERS := .venv-trainers
+NOTEBOOK := .venv-notebook
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
 INSTALLER := pip==26.3
@@ -25,11 +26,14 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs lock packages browser slurm kubectl
+.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs lock packages browser slurm kubectl
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
 	@exec $(BIN)/python -m devtools.local --var $(VAR) --host $(HOST) $(if $(PORT),--port $(PORT))
+
+# JupyterLab for the notebooks of the demo's nodes, in an environment of its own (240 MB).
+notebook: $(NOTEBOOK)/installed
 
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m devtools.local --var $(VAR) --clean
@@ -127,6 +131,7 @@ docs: $(TESTING)
 
 lock:
 	$(COMPILE) --no-generate-hashes --extra engines pyproject.toml -o requirements-engines.lock
+	$(COMPILE) --extra notebook pyproject.toml -o requirements-notebook.lock
 	$(COMPILE) --extra server --extra local --extra traces pyproject.toml -o requirements.lock
 	$(COMPILE) --extra server --extra local --extra cli --extra traces --extra test pyproject.toml -o requirements-test.lock
 
@@ -146,6 +151,12 @@ $(TESTING): requirements-test.lock | $(BIN)/python
 	@$(INSTALL) $(INSTALLER)
 	@$(INSTALL) --require-hashes -r requirements-test.lock
 	@touch $@ $(RUNTIME)
+
+$(NOTEBOOK)/installed: requirements-notebook.lock
+	@$(PYTHON) -m venv $(NOTEBOOK)
+	@echo "Installing JupyterLab into $(NOTEBOOK), about a minute …"
+	@$(NOTEBOOK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-notebook.lock
+	@touch $@
 
 $(ENGINES)/installed: requirements-engines.lock
 	@$(PYTHON) -m venv $(ENGINES)

@@ -1,6 +1,7 @@
 """`gpu-agent`: enrols the node and runs its agent until it is stopped.
 
-Other commands: `run` and `saved` (run.py), `doctor` (doctor/command.py) and `unit` (unit.py).
+Other commands: `run` and `saved` (run.py), `notebook` (notebook.py), `doctor` (doctor/command.py)
+and `unit` (unit.py).
 `python -m agent` is the same program in a checkout.
 """
 
@@ -12,7 +13,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from agent import run, unit
+from agent import notebook, run, unit
 from agent.assembly import IDENTITY, node_assemble
 from agent.doctor import command
 from agent.engine import command as engine
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Pla
             return run.main(arguments[1:], environment)
         case ["saved"]:
             return run.saved(arguments[1:], environment)
+        case ["notebook"]:
+            return notebook.main(arguments[1:], environment)
         case ["doctor"]:
             simulated = platform.is_simulated
             return command.main(arguments[1:], environment, platform.driver, is_simulated=simulated)

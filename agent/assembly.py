@@ -17,6 +17,7 @@ from agent.owner.cgroups import Cgroups
 from agent.owner.device_acls import DeviceAcls
 from agent.owner.hooks import Hooks
 from agent.owner.mps_units import FOLDER, MpsUnits
+from agent.owner.notebooks import Notebooks, settings_read
 from agent.owner.shares import NodeContext, cuda_order
 from agent.owner.slices import (
     Account,
@@ -24,6 +25,7 @@ from agent.owner.slices import (
     SliceSettings,
 )
 from agent.ports.handover import Handover
+from agent.ports.notebook_programs import AccountStarter
 from agent.ports.systemd import unit_of
 from agent.report.metrics import MetricsBoard, metrics_serve
 from agent.state.documents import Keys
@@ -82,6 +84,7 @@ def node_assemble(
         slices=slices,
         jobs=jobs,
         available_mb=_available_memory(slices, hardware.cgroups),
+        notebooks=_notebooks(options, hardware, directory),
     )
 
 
@@ -122,6 +125,16 @@ def _booking_files(
         cgroups=hardware.cgroups,
         uid_of=directory.uid,
     )
+
+
+def _notebooks(
+    options: argparse.Namespace, hardware: NodeHardware, directory: AccountDirectory
+) -> Notebooks | None:
+    """Returns the notebooks if the site offers some. Raises OSError, ValueError."""
+    if not options.notebooks:
+        return None
+    starter = hardware.starter or AccountStarter(directory.uid)
+    return Notebooks(settings_read(options.notebooks), starter, options.state)
 
 
 def _metrics_board(

@@ -33,6 +33,7 @@ from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
 from agent.ports.handover import HandoverObserver
 from agent.ports.host_cores import CoreTopology, core_topology_read
+from agent.ports.notebook_programs import NotebookStarter
 from agent.ports.programs import HostPrograms, Programs
 from agent.ports.suspender import Suspender, cuda_checkpoint_find
 from agent.ports.systemd import Systemd, Units, limits_refusal
@@ -50,7 +51,8 @@ EngineJobs = BookingJobs | BookingQueues
 class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
-    set where members need no account of the host."""
+    set where members need no account of the host. `starter` is for notebooks; None: they start as the
+    accounts of their owners."""
 
     port: GpuPort
     watch: WatchPort
@@ -70,6 +72,7 @@ class NodeHardware:
     slices_refusal: Callable[[], str] = limits_refusal
     jobs: Callable[[Callable[[str], str | None], Store], EngineJobs] | None = None
     account_of: Callable[[str], str | None] | None = None
+    starter: NotebookStarter | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:

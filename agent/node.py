@@ -7,6 +7,7 @@ from typing import Protocol
 import wire
 from agent.owner.booking_files import BookingFiles
 from agent.owner.mps_units import MpsUnits
+from agent.owner.notebooks import Notebooks
 from agent.owner.shares import NodeContext
 from agent.owner.slices import Slices
 from agent.plan.targets import GpuTarget
@@ -52,7 +53,7 @@ class Node:
     orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
     programs to the devices of their booking. With `jobs` another scheduler gives the devices on
     the portal's behalf. `available_mb` returns the memory that a booking's own
-    limit leaves for a pause, in MiB.
+    limit leaves for a pause, in MiB. Without `notebooks` the node offers none.
     """
 
     keys: Keys
@@ -74,4 +75,5 @@ class Node:
     mps: MpsUnits | None = None
     slices: Slices | None = None
     jobs: Jobs | None = None
+    notebooks: Notebooks | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None

@@ -77,6 +77,13 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         " and DIR/login to learn which local account a member has",
     )
     parser.add_argument(
+        "--notebooks",
+        type=Path,
+        default=default("GPU_AGENT_NOTEBOOKS"),
+        metavar="FILE",
+        help="offer the programs of this file as notebooks of bookings (default: none)",
+    )
+    parser.add_argument(
         "--pause-signal",
         type=_signal,
         default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),

@@ -1,6 +1,7 @@
 """The agent's channel to the owners of bookings: files, hooks and signals to them, reports back."""
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -93,6 +94,17 @@ class OwnerChannel:
         handover = self._node.handover
         desired, given = self._node.store.desired, handover.devices()
         return active_bookings(desired, given, now, self._place, handover.cores())
+
+    def notebooks_sync(self, now: float) -> None:
+        """Starts, ends and looks at notebooks. `now`: Unix seconds."""
+        notebooks, desired = self._node.notebooks, self._node.store.desired
+        if notebooks is not None and desired is not None:
+            notebooks.sync(desired.notebooks, self._parts(now))
+
+    @property
+    def notebooks_interval_s(self) -> float:
+        """Seconds until the next `notebooks_sync`."""
+        return math.inf if self._node.notebooks is None else self._node.notebooks.poll_s
 
     def slices_sync(self, targets: Iterable[GpuTarget]) -> str | None:
         """Updates the systemd slices of bookings; returns the problems."""

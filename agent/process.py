@@ -32,6 +32,7 @@ RECONCILE_EVERY_S = 5.0
 HEARTBEAT_EVERY_S = 5.0
 TELEMETRY_EVERY_S = 10.0
 _PROCESS_POLL_S = 0.25
+_TASKS = ("reconcile", "listen", "notebooks", "heartbeat", "telemetry")
 
 
 class Stop:
@@ -89,7 +90,7 @@ class Agent:
         self._outcomes: list[Outcome] = []
         self._examined: tuple[ExaminationDone, int] | None = None
         self._watch = Watch(node.port, node.watch, _unbooked_processes(node, self._clock.steady))
-        self._due = dict.fromkeys(("reconcile", "listen", "heartbeat", "telemetry"), self._clock.steady())
+        self._due = dict.fromkeys(_TASKS, self._clock.steady())
 
     def run(self, sender: Outbox) -> None:
         """Runs until a Stop arrives. Programs on the GPUs continue."""
@@ -157,6 +158,7 @@ class Agent:
             self._due["reconcile"] = now + RECONCILE_EVERY_S
             silent = {each.gpu for each in self._outcomes if each.truth is None}
             self._reconcile()
+            self._due["notebooks"] = now
             if silent & {each.gpu for each in self._outcomes if each.truth is not None}:
                 # What was lost is back.
                 self._take_inventory(sender)
@@ -165,6 +167,8 @@ class Agent:
             self._due["listen"] = now + self._owners.listen_interval_s
             if self._owners.listen(self._clock.wall()):
                 self._report(sender)
+        if now >= self._due["notebooks"]:
+            self._notebooks(sender)
         if now >= self._due["heartbeat"]:
             self._due["heartbeat"] = now + HEARTBEAT_EVERY_S
             left = self._leases.remaining(now)
@@ -172,6 +176,13 @@ class Agent:
         if now >= self._due["telemetry"]:
             self._due["telemetry"] = now + TELEMETRY_EVERY_S
             self._telemetry(sender)
+
+    def _notebooks(self, sender: Outbox) -> None:
+        self._owners.notebooks_sync(self._clock.wall())
+        now, notebooks = self._clock.steady(), self._node.notebooks
+        self._due["notebooks"] = now + self._owners.notebooks_interval_s
+        if notebooks is not None:
+            self._reports.notebooks(sender, notebooks.programs, notebooks.reported(), now)
 
     def _report(self, sender: Outbox) -> None:
         problems = (

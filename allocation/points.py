@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
+import wire
 from wire.exposition import Metric
 
 
@@ -87,6 +88,24 @@ def program_lines_keep(lines: Iterable[tuple[Any, str]], now: datetime) -> None:
     said = list(lines)
     for keep in PROGRAM_LINES if said else ():
         keep(said, now)
+
+
+NodeOrders: TypeAlias = Callable[[Iterable[UUID]], Mapping[UUID, tuple[wire.DesiredNotebook, ...]]]
+
+NODE_ORDERS: list[NodeOrders] = []
+"""Each returns the notebooks of nodes, by node. What it returns for a node changes only with the
+generation of the node."""
+
+
+def notebooks_ordered(nodes: Iterable[UUID]) -> dict[UUID, tuple[wire.DesiredNotebook, ...]]:
+    """Returns the notebooks that stand in the documents of nodes."""
+    return {node: orders for read in NODE_ORDERS for node, orders in read(nodes).items()}
+
+
+NodeMessages: TypeAlias = Callable[[Any, wire.Notebooks, datetime], bool]
+
+NODE_MESSAGES: list[NodeMessages] = []
+"""Each takes in a message of a locked node about its notebooks; False: it is not news."""
 
 
 @dataclass(frozen=True, slots=True)

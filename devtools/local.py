@@ -41,6 +41,7 @@ from devtools.launch.programs import (
     Stores,
     agent_programs,
     cloud_program,
+    notebooks_write,
     portal_programs,
     program_environment,
     runs_program,
@@ -70,6 +71,7 @@ def secrets_load(var: Path) -> Secrets:
         valkey_port=free_port(),
         agents_port=free_port(),
         cloud_port=free_port(),
+        notebooks_port=free_port(),
     )
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
@@ -154,13 +156,14 @@ def demo_run(demo: Demo) -> None:
         owner = program_environment(demo, secrets, stores, "portal_owner")
         tokens = prepare(demo, owner)
         programs = portal_programs(demo, secrets, stores)
+        has_notebooks = notebooks_write(demo, secrets)
         _step("starting the portal")
         supervisor.start([program for program in programs if program.name != SOLVER_PROGRAM])
         _step(f"waiting for {len(AGENTS)} GPU nodes")
         supervisor.start(agent_programs(demo, tokens, owner["DATABASE_URL"]))
         # After the nodes: without them the fleet is out of service, and bookings would be refused.
         supervisor.start([program for program in programs if program.name == SOLVER_PROGRAM])
-        welcome_print(demo)
+        welcome_print(demo, has_notebooks=has_notebooks)
         supervisor.start(
             [*(spare_program(each) for each in programs if each.name == "web"), runs_program(demo), cloud]
         )
@@ -176,13 +179,17 @@ def _step(words: str) -> None:
     sys.stdout.flush()
 
 
-def welcome_print(demo: Demo) -> None:
+def welcome_print(demo: Demo, *, has_notebooks: bool) -> None:
     """Prints the address, the sign-ins, and what to try."""
     seeded = json.loads(demo.seeded.read_text(encoding="utf-8"))
     researcher = seeded["passwords"]["researcher"]["username"]
     text = [f"\n\nThe portal is ready: {demo.url}", ""]
     text += sign_in_lines(seeded)
     text.append(f"Sign in as {researcher}, type `2 h100 6h`, and press Enter twice.")
+    if has_notebooks:
+        text.append("On the page of a booking that runs, press `Start jupyterlab`.")
+    else:
+        text.append("For notebooks on bookings, stop it, run `make notebook` once (240 MB), and start again.")
     text.append(f"Ctrl-C stops everything and keeps the data. Logs: {_shown(demo.var / 'logs')}\n")
     sys.stdout.write("\n".join(text) + "\n")
     sys.stdout.flush()

@@ -32,6 +32,9 @@ OPERATIONS = {
     "cancel_booking": ("POST", "/bookings/{reference}/cancel"),
     "report_booking_result": ("POST", "/bookings/{reference}/result"),
     "put_booking_progress": ("PUT", "/bookings/{reference}/progress"),
+    "start_notebook": ("POST", "/bookings/{reference}/notebook"),
+    "get_notebook": ("GET", "/bookings/{reference}/notebook"),
+    "delete_notebook": ("DELETE", "/bookings/{reference}/notebook"),
     "keep_idle_booking": ("POST", "/bookings/{reference}/still-needed"),
     "list_waiting": ("GET", "/waitlist"),
     "list_offers": ("GET", "/offers"),
@@ -143,6 +146,18 @@ class Client:
         """Says how far a booking's program is; returns its rate, expected end and cost of a step."""
         body = {"step": step, "of": of, "unit": unit, "metrics": None if metrics is None else dict(metrics)}
         return self._call("put_booking_progress", reference, body=body)
+
+    def notebook(self, reference: str, program: str = "") -> Document:
+        """Starts the notebook of a running booking, or returns the open one."""
+        return self._call("start_notebook", reference, body={"program": program})
+
+    def notebook_read(self, reference: str) -> Document:
+        """Returns the newest notebook of a booking."""
+        return self._call("get_notebook", reference)
+
+    def notebook_end(self, reference: str) -> None:
+        """Ends the notebook of a booking."""
+        self._call("delete_notebook", reference)
 
     def kpis(self, **query: str) -> list[Document]:
         """Returns GPU-hours, use, waits and spend; `query` has from, to, by, step and project."""
@@ -256,7 +271,7 @@ class Client:
             raise _unreachable(error) from error
         if response.is_error:
             raise _problem(response)
-        return _document(response)
+        return {} if response.status_code == httpx.codes.NO_CONTENT else _document(response)
 
     def _repeated(self, request: httpx.Request) -> httpx.Response:
         """Sends a request until the portal is not busy, for at most REPEAT_SECONDS."""

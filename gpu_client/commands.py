@@ -13,7 +13,7 @@ from gpu_client.api import Client, Document
 from gpu_client.availability import budget, free, insights, offers_app, quota, waitlist
 from gpu_client.clusters import import_app
 from gpu_client.config import config_of, config_path, config_save
-from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd
+from gpu_client.node import NotOnThisNode, booking_environment, booking_run, motd, notebook
 from gpu_client.output import (
     console,
     error_print,
@@ -44,6 +44,7 @@ app.command()(insights)
 app.command("workloads")(list_workloads)
 app.command("workload")(show_workload)
 app.command()(motd)
+app.command()(notebook)
 app.add_typer(offers_app, name="offers")
 app.add_typer(import_app, name="import")
 

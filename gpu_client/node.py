@@ -1,4 +1,5 @@
-"""Commands on a node: its message of the day, the environment of a booking, and programs in it."""
+"""Commands about a node: its message of the day, the environment of a booking, programs and notebooks
+in it."""
 
 import os
 import shlex
@@ -14,9 +15,10 @@ import typer
 from agent import run as agent_run
 from gpu_client.api import Client, Document
 from gpu_client.config import NotSignedIn, config_load
-from gpu_client.output import line_print
+from gpu_client.output import json_print, line_print
 from gpu_client.problems import PortalUnreachable, Problem
-from gpu_client.session import Zone, clock_of
+from gpu_client.session import Json, Zone, clock_of, portal
+from gpu_client.watching import Reference
 from gpu_client.words import Clock
 
 STATE = "/var/lib/gpu-agent"
@@ -46,6 +48,8 @@ def booking_run(booking: str, command: Sequence[str], options: Sequence[str]) ->
 
 SOON = timedelta(hours=1)
 RUNNING = ("active", "pausing")
+LOOK_SECONDS = 1.0
+ON_THE_WAY = ("asked", "starting")
 
 Node = Annotated[str, typer.Option(help="Another node than this machine.")]
 
@@ -85,3 +89,28 @@ def motd_lines(bookings: list[Document], node: str, now: datetime, clock: Clock)
             until = clock.moment(row["idle_veto_until"])
             yield f"  Its GPUs are idle; others can get them from {until}."
             yield f"  To keep them: gpu still-needed {number}"
+
+
+def notebook(
+    reference: Reference,
+    program: Annotated[str, typer.Option(help="A name of the node's list; the first one without it.")] = "",
+    end: Annotated[bool, typer.Option("--end", help="End it, with what was not saved.")] = False,
+    is_json: Json = False,
+) -> None:
+    """Start JupyterLab, or what the site has, on a running booking, and print its address."""
+    with portal(is_json=is_json) as client:
+        if end:
+            client.notebook_end(reference)
+            line_print("It ends within seconds.")
+            return
+        found = client.notebook(reference, program)
+        while found["state"] in ON_THE_WAY:
+            # The portal ends what does not start within three minutes.
+            time.sleep(LOOK_SECONDS)
+            found = client.notebook_read(reference)
+        if found["state"] != "ready":
+            raise Problem({"status": 409, "detail": f"It {found['state']}: {found['reason']}"})
+        if is_json:
+            json_print(found)
+        else:
+            line_print(f"{found['program']} on {found['node']}: {found['url']}")

@@ -177,6 +177,7 @@ PERIODS = {
     "allocation.demand": 300,
     "allocation.overrides": 600,
     "capacity.turn": 10,
+    "notebooks.orders": 5,
     "allocation.variances": 900,
     "allocation.reports": 300,
     "allocation.exports": 15,

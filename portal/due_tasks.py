@@ -13,6 +13,7 @@ from django.db import DatabaseError, connections
 
 from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.jira.models import JiraMessage
+from allocation.features.notebooks.services import notebooks_unordered
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
 from allocation.models import StatementExport
@@ -38,6 +39,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
+    "notebooks.orders": notebooks_unordered,
     "policy_lab.shadows": shadows_due,
     "policy_lab.trials": trials_unserved,
     "outbox.relay": lambda _: OutboxMessage.objects.filter(sent=None),

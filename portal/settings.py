@@ -385,6 +385,12 @@ WEBHOOK_ALLOW = env_networks("WEBHOOK_ALLOW")
 # The providers of machines and their offers; empty: the site rents none.
 PROVIDERS_FILE = env_str("PROVIDERS_FILE", "")
 
+# --- Notebooks ------------------------------------------------------------------------------------
+
+# Where browsers reach notebooks: each is at a host of its own below this one, so that its scripts are
+# of another origin than the portal and than other notebooks. Empty: the site has none.
+NOTEBOOK_URL = env_origin("NOTEBOOK_URL", "") if env_str("NOTEBOOK_URL", "") else ""
+
 # --- Single sign-on -------------------------------------------------------------------------------
 
 # Private networks in which providers of tenants may be; by default none.

@@ -70,6 +70,14 @@ from wire.fields import (
     Recovery,
     StepName,
 )
+from wire.notebooks import (
+    NOTEBOOK_PROGRAMS_MAX,
+    NOTEBOOKS_MAX,
+    DesiredNotebook,
+    Notebooks,
+    NotebookState,
+    ReportedNotebook,
+)
 from wire.reports import (
     CheckFact,
     CheckResult,
@@ -108,6 +116,8 @@ __all__ = [
     "LINE_MAX_LENGTH",
     "MAX_BYTES",
     "MODES_SINCE",
+    "NOTEBOOKS_MAX",
+    "NOTEBOOK_PROGRAMS_MAX",
     "NOT_ANSWERING",
     "PAUSES_SINCE",
     "PROGRESS_LENGTH",
@@ -124,6 +134,7 @@ __all__ = [
     "Desired",
     "DesiredAllocation",
     "DesiredGpu",
+    "DesiredNotebook",
     "Enforcement",
     "Engine",
     "Envelope",
@@ -142,6 +153,8 @@ __all__ = [
     "Message",
     "Mode",
     "Name",
+    "NotebookState",
+    "Notebooks",
     "Notice",
     "PauseMethod",
     "PciePath",
@@ -153,6 +166,7 @@ __all__ = [
     "Report",
     "ReportedAllocation",
     "ReportedGpu",
+    "ReportedNotebook",
     "Rotation",
     "Sample",
     "StepName",

@@ -4,6 +4,7 @@ import dataclasses
 from typing import ClassVar, Literal
 
 from wire.fields import ADDED, VERSION, Mode, Name, PauseMethod
+from wire.notebooks import DesiredNotebook
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,8 @@ class Desired:
     """The whole desired state of one node. (epoch, generation) only grows.
 
     `suspended` are the allocations that may still be resumed here; the agent discards all others
-    (None: it discards nothing). Without a `ladder` unbooked processes are only reported.
+    (None: it discards nothing). Without a `ladder` unbooked processes are only reported. Only nodes
+    that have sent `Notebooks` get `notebooks`.
     """
 
     kind: ClassVar[str] = "desired"
@@ -108,6 +110,7 @@ class Desired:
     rotation: Rotation | None = dataclasses.field(default=None, metadata=ADDED)
     suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=ADDED)
     ladder: Escalation | None = dataclasses.field(default=None, metadata=ADDED)
+    notebooks: tuple[DesiredNotebook, ...] = dataclasses.field(default=(), metadata=ADDED)
     version: int = VERSION
 
 

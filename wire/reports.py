@@ -25,6 +25,7 @@ from wire.fields import (
     Small,
     StepName,
 )
+from wire.notebooks import Notebooks
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,4 +311,4 @@ class Examination:
     version: int = VERSION
 
 
-FromAgent = Inventory | Report | Heartbeat | Telemetry | Examination
+FromAgent = Inventory | Report | Heartbeat | Telemetry | Examination | Notebooks

@@ -63,7 +63,7 @@ class ServerTime:
 
 
 Arrival = DocumentRead | LeaseRead | Connected | Delivered | ServerTime
-Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination"]
+Kind = Literal["inventory", "report", "heartbeat", "telemetry", "examination", "notebooks"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -157,6 +157,8 @@ class ReportSender:
         self._last_report: wire.Report | None = None
         self._reported_empty: dict[int, set[str]] = {}
         self._repeat_at = steady_now
+        self._last_notebooks: wire.Notebooks | None = None
+        self._notebooks_repeat_at = steady_now
 
     def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
         """Records a state; `at` (Unix seconds) is its start if the state is new."""
@@ -165,7 +167,7 @@ class ReportSender:
 
     def resend(self) -> None:
         """Sends the next report even if nothing changed: the last one may be lost."""
-        self._last_report = None
+        self._last_report = self._last_notebooks = None
 
     def report(
         self,
@@ -236,6 +238,22 @@ class ReportSender:
         """Sends the inventory."""
         numbered = dataclasses.replace(inventory, seq=self._store.next_seq())
         self.send(sender, "inventory", numbered)
+
+    def notebooks(
+        self,
+        sender: Outbox,
+        programs: tuple[str, ...],
+        found: tuple[wire.ReportedNotebook, ...],
+        steady_now: float,
+    ) -> None:
+        """Sends how notebooks are when that differs from the last message, and once a minute."""
+        seq = 0 if self._last_notebooks is None else self._last_notebooks.seq
+        message = wire.Notebooks(seq=seq, programs=programs, notebooks=found)
+        if message == self._last_notebooks and steady_now < self._notebooks_repeat_at:
+            return
+        self._last_notebooks = dataclasses.replace(message, seq=self._store.next_seq())
+        self._notebooks_repeat_at = steady_now + REPORT_EVERY_S
+        self.send(sender, "notebooks", self._last_notebooks)
 
     def examination(self, sender: Outbox, checks: tuple[wire.CheckResult, ...], at: int) -> None:
         """Sends the results of `doctor`."""

@@ -15,6 +15,7 @@ FEATURES = Features(
     "demand",
     "insights",
     "jira",
+    "notebooks",
     "policy_lab",
     "progress",
     "stand_ins",

@@ -77,6 +77,15 @@ PROGRAMS = (
     PortalProgram("sender", ("manage.py", "webhooks_sender", "--skip-checks")),
 )
 
+# The proxy of notebooks, where the site offers them (NOTEBOOK_URL).
+NOTEBOOK_PROGRAM = PortalProgram(
+    "notebooks",
+    ("manage.py", "notebook_proxy", "--skip-checks"),
+    role="portal_web",
+    needs=("OPERATORS_URL",),
+    listens=True,
+)
+
 # A worker that decides shards of a large site, on any machine and as often as there are cores. A
 # demo starts none. It knows the address of Redis and nothing else, so it has no role.
 SHARD_PROGRAM = PortalProgram(
@@ -104,6 +113,7 @@ class Secrets:
     valkey_agents: str = field(repr=False)
     cloud: str = field(repr=False)
     valkey_port: int
+    notebooks_port: int
     # Stored, because agents keep the address that they got when they enrolled.
     agents_port: int
     # The simulated cloud, which keeps its machines.
@@ -131,6 +141,11 @@ class Demo:
     def providers(self) -> Path:
         """The file that names the simulated cloud."""
         return self.var / "providers.toml"
+
+    @property
+    def notebooks(self) -> Path:
+        """The file that says which notebooks the nodes offer."""
+        return self.var / "notebooks.toml"
 
     def agent_state(self, name: str) -> Path:
         """The folder with the state of agent `name`."""
@@ -176,6 +191,8 @@ def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str)
         "REDIS_URL": stores.redis,
         "AGENTS_REDIS_URL": stores.agents_redis,
         "PUBLIC_URL": demo.url,
+        # Browsers find every name below localhost on their own machine.
+        "NOTEBOOK_URL": f"http://notebook.localhost:{secrets.notebooks_port}",
         "COOKIE_PREFIX": f"portal-{demo.port}",
         "MAIL_URL": f"file://{demo.var}/mail",
         # A demo's webhooks may reach programs on this machine.
@@ -190,7 +207,11 @@ def program_environment(demo: Demo, secrets: Secrets, stores: Stores, role: str)
 def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Program]:
     """Web, operators' process, workers, beat and reader, each with its database role."""
     inner = free_port()
-    places = {"operators": ("127.0.0.1", inner), "web": (demo.host, demo.port)}
+    places = {
+        "operators": ("127.0.0.1", inner),
+        "web": (demo.host, demo.port),
+        NOTEBOOK_PROGRAM.name: (demo.host, secrets.notebooks_port),
+    }
     found = [
         _portal_program(
             each,
@@ -200,7 +221,7 @@ def portal_programs(demo: Demo, secrets: Secrets, stores: Stores) -> list[Progra
             },
             places.get(each.name),
         )
-        for each in PROGRAMS
+        for each in (*PROGRAMS, NOTEBOOK_PROGRAM)
     ]
     return [_one_of_two(demo, each) if each.name == "web" else each for each in found]
 
@@ -269,6 +290,29 @@ def cloud_program(demo: Demo, secrets: Secrets) -> Program:
     return Program("cloud", command, {**_plain_environment(), "CLOUD_PASSWORD": secrets.cloud}, ROOT)
 
 
+_NOTEBOOKS = """# What the simulated nodes offer as notebooks.
+portal = "http://127.0.0.1:{port}"
+
+[programs.jupyterlab]
+command = [
+  "{jupyter}", "--no-browser", "--allow-root", "--ServerApp.sock={{socket}}",
+  "--ServerApp.sock_mode=0600", "--ServerApp.allow_remote_access=True", "--IdentityProvider.token=",
+  "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+]
+"""
+JUPYTER = ROOT / ".venv-notebook" / "bin" / "jupyter-lab"
+
+
+def notebooks_write(demo: Demo, secrets: Secrets) -> bool:
+    """Writes what nodes offer; False: JupyterLab is not installed, and they offer nothing."""
+    demo.notebooks.unlink(missing_ok=True)
+    if not JUPYTER.exists():
+        return False
+    text = _NOTEBOOKS.format(port=secrets.notebooks_port, jupyter=JUPYTER)
+    demo.notebooks.write_text(text, encoding="utf-8")
+    return True
+
+
 def _one_of_two(demo: Demo, web: Program) -> Program:
     return replace(web, command=(*web.command, "--lock", str(web_lock(demo))))
 
@@ -306,12 +350,14 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
             **({"GPU_AGENT_TOKEN": tokens[name]} if name in tokens else {}),
         }
         options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
+        offer = ("--notebooks", str(demo.notebooks)) if demo.notebooks.exists() else ()
         programs.append(
             Program(
                 name=name,
                 command=(
                     *(sys.executable, "-m", "devtools.simulated", "--portal", demo.url),
                     *options,
+                    *offer,
                 ),
                 environment=environment,
                 folder=ROOT,

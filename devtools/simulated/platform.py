@@ -22,6 +22,7 @@ from devtools.simulated.models import fleet_parse
 from devtools.simulated.nvml import installed
 from devtools.simulated.programs import (
     SimulatedPrograms,
+    SimulatedStarter,
     SimulatedSuspender,
     SimulatedUsers,
     simulated_port,
@@ -88,4 +89,5 @@ def _hardware(
         logins=options.state / "logins",
         slices_refusal=lambda: "simulated slices limit nothing",
         is_only_owner=lambda: True,
+        starter=SimulatedStarter(options.state / "homes"),
     )

@@ -1,14 +1,17 @@
 """The programs of a simulated node."""
 
 import dataclasses
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from agent.host.open_files import Opener, Openers
 from agent.nvml.gpu import NvmlGpu
 from agent.ports.checkpoint_tool import Answer, Call, FinishedCall
 from agent.ports.gpu import watched
+from agent.ports.notebook_programs import Children, NotebookStart
 from agent.ports.programs import ProcessOwner, is_signalled
 from agent.ports.suspender import CudaCheckpoint
 from devtools.simulated.device_nodes import SimulatedDeviceNodes, capability_name
@@ -220,3 +223,24 @@ class SimulatedUsers:
 
     def taken(self, allocation: str) -> None:
         self._hardware.process_forget(allocation)
+
+
+class SimulatedStarter:
+    """See notebook_programs.NotebookStarter. Simulated people have no accounts: the programs of all
+    run as the agent's, each person's with a home of their own below `homes`."""
+
+    def __init__(self, homes: Path) -> None:
+        self._homes = homes
+        self._children = Children()
+
+    def uid(self, account: str) -> int | None:
+        return os.geteuid()
+
+    def start(self, wanted: NotebookStart) -> None:
+        home = self._homes.absolute() / wanted.account
+        home.mkdir(parents=True, exist_ok=True)
+        plain = {name: os.environ[name] for name in ("LANG", "PATH") if name in os.environ}
+        self._children.start(wanted.command, {**plain, "HOME": str(home), **wanted.mark}, wanted.folder)
+
+    def reap(self) -> None:
+        self._children.reap()

@@ -90,6 +90,8 @@ NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
     *("progress", "booking-workload", "project-diversion"),
+    # A card of a booking's page, and the way to another origin.
+    *("notebook", "notebook-start", "notebook-end", "notebook-open"),
     *(
         "booking-change-withdraw",
         "booking-change-wait",

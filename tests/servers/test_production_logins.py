@@ -83,8 +83,8 @@ RUNS: Mapping[str, Run] = {
     "audit_verify": Run(SYSTEM, (("--heads", "{folder}/heads"),)),
     "invariants": Run(SYSTEM),
 }
-PROGRAMS = {"reports_reader", "webhooks_sender"}
-"""Commands that run until they are stopped; each has a test of its own below."""
+PROGRAMS = {"notebook_proxy", "reports_reader", "webhooks_sender"}
+"""Commands that run until they are stopped; each has a test of its own below, or in `tests.faults`."""
 
 RUN = """
 import io, json, sys, traceback

@@ -13,6 +13,7 @@ from django.db.models import F
 
 import wire
 from allocation.models import Allocation, Booking, Node
+from allocation.points import NODE_MESSAGES
 from allocation.rules.nodes.fencing import (
     PortalState,
     follows_newer,
@@ -120,7 +121,9 @@ def _dropped(node: Node, stale: _Stale) -> str:
     return "stale"
 
 
-def _message(node: Node, message: wire.Report | wire.Inventory | wire.Examination, now: datetime) -> None:
+def _message(
+    node: Node, message: wire.Report | wire.Inventory | wire.Examination | wire.Notebooks, now: datetime
+) -> None:
     if isinstance(message, wire.Report):
         _report(node, message, now)
         return
@@ -132,6 +135,9 @@ def _message(node: Node, message: wire.Report | wire.Inventory | wire.Examinatio
                 raise _Stale
             locked.inventory_seq = message.seq
         inventory_apply(node=locked, inventory=message, now=now)
+    elif isinstance(message, wire.Notebooks):
+        if not all(keep(locked, message, now) for keep in NODE_MESSAGES):
+            raise _Stale
     elif not examination_apply(node=locked, examination=message, at=_moment(message.at, now), now=now):
         raise _Stale
 

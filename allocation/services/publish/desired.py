@@ -12,6 +12,7 @@ from django.db.models import Count
 import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
+from allocation.points import notebooks_ordered
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -52,7 +53,7 @@ _Run = tuple[UUID, datetime]
 @dataclass(frozen=True, slots=True)
 class _Site:
     """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
-    pauses by booking; profile numbers by model and name."""
+    pauses by booking; profile numbers by model and name; notebooks by node."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
     allocations: Mapping[UUID, Sequence[Allocation]]
@@ -60,6 +61,7 @@ class _Site:
     frozen: Mapping[UUID, SuspendedWork]
     gangs: Mapping[UUID, tuple[wire.Gang, ...]]
     profiles: Mapping[tuple[str, str], int]
+    notebooks: Mapping[UUID, tuple[wire.DesiredNotebook, ...]]
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
@@ -91,6 +93,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
         frozen=suspended_work_on(nodes),
         gangs=gangs_on(allocations),
         profiles={(model, profile): number for model, profile, number in profiles},
+        notebooks=notebooks_ordered([node.id for node in nodes]),
     )
 
 
@@ -121,6 +124,7 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
         rotation=_rotation(node),
         suspended=frozen.kept if knows_pauses else None,
         ladder=escalation_of(node),
+        notebooks=site.notebooks.get(node.id, ()),
     )
 
 

@@ -14,7 +14,7 @@ from tenants.platform.watchdog.notes import silent_read
 
 logger = logging.getLogger(__name__)
 
-PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader", "sender")
+PROGRAMS = ("web", "operators", "worker", "solver", "beat", "reader", "sender", "notebooks")
 # Programs that work at least every 15 s, whether anybody asks for something or not.
 ALWAYS = ("worker", "solver", "beat", "reader", "sender")
 STOPPED_AFTER_SECONDS = 40

@@ -149,6 +149,7 @@ BODIES: dict[str, Any] = {
     "/alternative": {"hash": "0" * 64},
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "/progress": {"step": 1},
+    "/notebook": {},
     "/workload": {"name": "fold"},
     "calendars": {"what": "mine"},
     "capacity/plans": _PLAN | {"until": "2030-01-01T00:00:00Z", "most_cost": "5"},

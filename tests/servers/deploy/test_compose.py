@@ -19,6 +19,7 @@ from devtools.launch.embedded import (
     VALKEY_SETTINGS,
 )
 from devtools.launch.programs import (
+    NOTEBOOK_PROGRAM,
     PROGRAMS,
     SHARD_PROGRAM,
     Demo,
@@ -36,7 +37,7 @@ SERVICES: dict[str, Any] = FILE["services"]
 AGENTS = [name for name in SERVICES if name.startswith("agent-")]
 # What must be given; the file's first lines make them.
 SECRETS = sorted(set(re.findall(r"\$\{(\w+):\?", TEXT)))
-PUBLIC = {"web"}
+PUBLIC = {"web", "notebooks"}
 # What only one of the two needs.
 LAUNCHER_ONLY = {"HOME", "LANG", "PATH", "PYTHONUNBUFFERED", "TZ", "DJANGO_SETTINGS_MODULE"}
 LAUNCHER_ONLY |= {"COOKIE_PREFIX", "MAIL_URL", "DEMO_FILE", "LOG_LEVEL", "DEBUG", "PYTHONWARNINGS"}
@@ -57,7 +58,9 @@ def test_both_valkeys_are_bounded_as_the_launchers_are() -> None:
     assert options("valkey-agents") == set(AGENTS_VALKEY_SETTINGS)
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, SHARD_PROGRAM], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [*PROGRAMS, NOTEBOOK_PROGRAM, SHARD_PROGRAM], ids=lambda program: program.name
+)
 def test_a_program_that_its_watchdog_ends_starts_again(program: PortalProgram) -> None:
     """Nobody can end process 1, so each container has an init; systemd is in test_units.py."""
     service = SERVICES[program.name]
@@ -107,7 +110,7 @@ def launched() -> dict[str, Any]:
     return {one.name: one for one in portal_programs(demo, own, stores)}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, NOTEBOOK_PROGRAM], ids=lambda program: program.name)
 def test_a_program_is_started_with_the_launchers_environment(program: PortalProgram) -> None:
     service, local = SERVICES[program.name], launched()[program.name]
     environment = service["environment"]
@@ -119,6 +122,11 @@ def test_a_program_is_started_with_the_launchers_environment(program: PortalProg
     assert tuple(words[1 : 1 + len(program.arguments)]) == program.arguments
     rest = words[1 + len(program.arguments) :]
     assert rest[::2] == (["--host", "--port"] if program.listens else [])
+
+
+def test_notebooks_are_there_only_where_somebody_asks_for_them() -> None:
+    assert SERVICES["notebooks"]["profiles"] == ["notebooks"]
+    assert FILE["x-common"]["NOTEBOOK_URL"] == "${NOTEBOOK_URL:-}"
 
 
 def test_a_shard_worker_is_a_program_of_its_own_and_knows_redis_alone() -> None:
@@ -160,7 +168,7 @@ def test_each_role_has_its_own_password_and_only_the_setup_knows_the_owners() ->
         assert users - {"postgres"} == {"setup"}
     for role in ROLE_TIMEOUTS:
         holders = {n for n, one in SERVICES.items() if f"//{role}:" in str(one.get("environment"))}
-        wanted = {program.name for program in PROGRAMS if program.role == role}
+        wanted = {program.name for program in (*PROGRAMS, NOTEBOOK_PROGRAM) if program.role == role}
         others = {"portal_owner": {"setup"}, "portal_system": {n for n in SERVICES if "enrol" in n}}
         assert holders == wanted | others.get(role, set()), role
 
@@ -181,7 +189,7 @@ def test_all_that_the_file_names_is_in_it() -> None:
 
 def test_no_web_process_knows_what_nodes_keys_are_made_of() -> None:
     knows = {name for name, program in launched().items() if "AGENTS_MASTER_KEY" in program.environment}
-    assert knows == launched().keys() - {"web"}
+    assert knows == launched().keys() - {"web", "notebooks"}
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -192,9 +200,9 @@ def test_an_agent_has_its_own_folder_and_nothing_of_the_portal(name: str) -> Non
     assert agent["networks"] == ["nodes"]
 
 
-def test_agents_reach_the_web_and_their_own_server_alone() -> None:
+def test_agents_reach_the_web_notebooks_and_their_own_server_alone() -> None:
     reachable = {name for name, one in SERVICES.items() if "nodes" in one.get("networks", [])}
-    assert reachable == {"web", "valkey-agents", *AGENTS}
+    assert reachable == {"web", "notebooks", "valkey-agents", *AGENTS}
 
 
 def test_no_two_containers_share_an_agents_folder_but_the_one_that_makes_its_token() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent.owner.mps_units import FOLDER
 from agent.unit import hidden, unit_text, units
-from devtools.launch.programs import PROGRAMS, SHARD_PROGRAM, PortalProgram
+from devtools.launch.programs import NOTEBOOK_PROGRAM, PROGRAMS, SHARD_PROGRAM, PortalProgram
 from tests.servers.servers import ROOT
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -36,7 +36,7 @@ def unit(name: str) -> Path:
 
 def test_there_is_a_unit_for_each_program_and_no_other() -> None:
     assert {path.name for path in UNITS.glob("*.service")} == {
-        unit(program.name).name for program in (*PROGRAMS, SHARD_PROGRAM)
+        unit(program.name).name for program in (*PROGRAMS, NOTEBOOK_PROGRAM, SHARD_PROGRAM)
     }
 
 
@@ -46,7 +46,7 @@ def test_a_shard_worker_has_no_secret_of_its_own() -> None:
     assert lines(unit("shards"), "EnvironmentFile") == []
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, NOTEBOOK_PROGRAM], ids=lambda program: program.name)
 def test_a_unit_starts_what_the_launcher_starts(program: PortalProgram) -> None:
     words = shlex.split(" ".join(lines(unit(program.name), "ExecStart")))
     assert words[0] == PYTHON
