@@ -19,7 +19,7 @@ from solver.explanation.explain import (
 )
 from solver.model.demand import Demand, Fit, demands_of
 from solver.model.inputs import Request, Snapshot, Strength
-from solver.model.plan import Assign, Extend, OrderAnswer, Pause, Plan, Refuse, Waiting
+from solver.model.plan import Assign, Borrow, Claim, Extend, OrderAnswer, Pause, Plan, Refuse, Waiting
 from solver.preemption.borrowing import borrows_of, with_borrowed_reason
 from solver.preemption.search import Preemption
 from solver.reasons.reason import Reason, reason, with_facts
@@ -34,7 +34,8 @@ class Outcome:
     """The decisions of a cycle so far. `keys`: the place of each booking in the queue.
 
     `failed_claims`: by owner and kind of demand, the shortest duration for which planned starts
-    were lifted in vain; `lifted_in_vain`: how many those were in all attempts.
+    were lifted in vain; `lifted_in_vain`: how many those were in all attempts. A `brief` plan does not
+    say why somebody waits, and who borrows.
     """
 
     state: CycleState
@@ -52,6 +53,7 @@ class Outcome:
     placed: dict[str, Fit] = field(default_factory=dict)
     failed_claims: dict[tuple[object, ...], int] = field(default_factory=dict)
     lifted_in_vain: int = 0
+    brief: bool = False
 
     def record_orders(self, results: Iterable[OrderResult]) -> list[str]:
         """Record the results of relocation orders, which are reserved; return all bookings with
@@ -98,7 +100,7 @@ class Outcome:
         is_assigned = is_due and (found.starts <= frozen_until or request.fixed)
         is_late = found.starts > state.first_start(request.earliest)
         reasons: tuple[Reason, ...] = ()
-        if not is_assigned or (request.pinned and is_late):
+        if not self.brief and (not is_assigned or (request.pinned and is_late)):
             reasons = why_waiting(state, request, found, self.ahead(found.demand.gpu_class))
         if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))
@@ -152,7 +154,8 @@ class Outcome:
             return
         is_as_asked = kept.starts <= state.first_start(request.earliest)
         why = why_not_yet if is_as_asked else why_still_waiting
-        reasons = why(state, request, kept, self.ahead(kept.demand.gpu_class))
+        ahead = self.ahead(kept.demand.gpu_class)
+        reasons = () if self.brief else why(state, request, kept, ahead)
         self.rebinding.add(request.booking, kept)
         self.placed[request.booking] = kept
         strength = self.strengths.count(request, kept, firm=self._was_firm(request, kept))
@@ -250,7 +253,7 @@ class Outcome:
 
     def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
         given: list[Assign | Waiting] = [*self.assigns, *self.waits]
-        borrows, claims = borrows_of(self.state, snapshot, given, self.awaiting_pauses)
+        borrows, claims = ((), ()) if self.brief else self._borrows(snapshot, given)
         by_booking = {borrow.booking: borrow for borrow in borrows}
         outgrown = self._outside_guarantee(snapshot, extensions)
         waits = (
@@ -273,6 +276,11 @@ class Outcome:
             orders=tuple(self.orders),
             dropped=self.preemption.dropped(),
         )
+
+    def _borrows(
+        self, snapshot: Snapshot, given: Iterable[Assign | Waiting]
+    ) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
+        return borrows_of(self.state, snapshot, given, self.awaiting_pauses)
 
     def _room_made(self, found: Fit) -> tuple[Reason, ...]:
         """The reason of a start with victims; call after those that are due have notice."""

@@ -36,18 +36,19 @@ from solver.state.cycle_state import CycleState
 from solver.state.kept import Kept
 
 
-def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
+def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None, *, brief: bool = False) -> Plan:
     """Decide all requests, extensions and orders of a snapshot in canonical order.
 
-    `kept` has what an earlier cycle made of held work; the plan is the same without it.
+    `kept` has what an earlier cycle made of held work; the plan is the same without it. A `brief`
+    plan does not say why somebody waits, and who borrows.
     """
     if snapshot.notices:
         snapshot = as_unneeded(snapshot, of_no_claim(snapshot))
-    plan = _solve(snapshot, policy, kept)
+    plan = _solve(snapshot, policy, kept, brief=brief)
     if snapshot.notices and (bookings := needless(plan, snapshot, policy)):
         # Decide again with them where they are, before anybody else is planned on their room.
         snapshot = replace(as_unneeded(snapshot, bookings), notices=())
-        plan = _solve(snapshot, policy)
+        plan = _solve(snapshot, policy, brief=brief)
     # 8. Take idle GPUs with which somebody in the queue starts earlier, and offers without which a
     # claim inside its guarantee does.
     again = partial(_solve, policy=policy)
@@ -55,7 +56,7 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> Plan:
     return with_withdrawals(plan, snapshot, again)
 
 
-def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> Plan:
+def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None, *, brief: bool = False) -> Plan:
     """Decide with all idle GPUs where they are."""
     others = _other_turns(snapshot)
     # 1. Load running and held work, which does not move.
@@ -76,7 +77,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None) -> P
     withdrawn = withdrawals(state, snapshot, kept)
     extensions = extensions_decide(state, snapshot, kept)
     keys = {turn.request.booking: turn.numbers for turn in turns}
-    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, keys)
+    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, keys, brief=brief)
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
     outcome.rebinding.keep((each for each in planned if each.booking not in done), kept)
     # 5. Walk along the queue. A request without a start takes free room, or room that requests

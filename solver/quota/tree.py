@@ -124,10 +124,11 @@ class Tree:
             while owner is not None and owner in self.nodes:
                 nodes.append(self.nodes[owner])
                 owner = self.nodes[owner].parent
-            exempt = self.exceptions.exempt.get(owners[-1], {}) if owners else {}
-            path = self._ways[owners] = tuple(
-                replace(node, exempt=exempt.get(node.owner, 0)) for node in nodes if node
-            )
+            path = tuple(filter(None, nodes))
+            exempt = self.exceptions.exempt.get(owners[-1]) if owners else None
+            if exempt:
+                path = tuple(replace(node, exempt=exempt.get(node.owner, 0)) for node in path)
+            self._ways[owners] = path
         return path
 
     def _person(self, name: str) -> Node | None:

@@ -35,23 +35,26 @@ def solve(
     decide: Decide | None = None,
     split_from: int = SPLIT_FROM,
     kept: Kept | None = None,
+    *,
+    brief: bool = False,
 ) -> Plan:
     """Decide all requests, extensions and orders. ValueError: the snapshot contradicts itself.
 
     `decide` may decide the shards elsewhere; None: here, one after the other. Sites of fewer than
     `split_from` held and waiting rows have one shard. `kept` has what the last call made of
-    held work that is decided here; the plan is the same without it.
+    held work that is decided here; the plan is the same without it. A `brief` plan decides the same,
+    and does not say why somebody waits, and who borrows.
     """
     classes = {gpu.gpu_class for gpu in snapshot.gpus}
     is_whole = len(classes) < 2 or size_of(snapshot) < split_from
     snapshot = in_order(snapshot)
     if is_whole:
-        return solve_whole(snapshot, policy, kept)
+        return solve_whole(snapshot, policy, kept, brief=brief)
     shards = shards_of(snapshot)
     if len(shards) == 1:
-        return solve_whole(shards[0], policy, kept)
+        return solve_whole(shards[0], policy, kept, brief=brief)
     if decide is None:
-        return merged([solve_whole(each, policy, _kept_of(kept, each)) for each in shards])
+        return merged([solve_whole(each, policy, _kept_of(kept, each), brief=brief) for each in shards])
     return merged(list(decide(shards, policy)))
 
 

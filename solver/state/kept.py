@@ -33,12 +33,13 @@ class Kept:
     """What is kept of held work, one for each shard. The plan is the same without it.
 
     It depends on nothing that a leader has to tell: it compares all rows with those that it has
-    read. Once a minute, by the clock of the snapshots, or less often where many are held, a cycle
-    compares what it begins with. What has drifted is thrown away, never repaired.
+    read. Once a minute, by the clock of the snapshots, or less often where many are held or its
+    owner says so, a cycle compares what it begins with. What has drifted is thrown away, never repaired.
     """
 
-    def __init__(self) -> None:
-        """Nothing is kept."""
+    def __init__(self, compare_every: int = COMPARE_EVERY) -> None:
+        """Nothing is kept. `compare_every`: seconds of the snapshots' clock between comparisons."""
+        self._compare_every = compare_every
         self._work: HeldWork | None = None
         self._compared: int | None = None
         self._shards: dict[tuple[str, ...], Kept] = {}
@@ -51,7 +52,7 @@ class Kept:
 
     def shard(self, gpu_classes: Iterable[str]) -> "Kept":
         """What is kept of the shard with these classes."""
-        return self._shards.setdefault(tuple(sorted(set(gpu_classes))), Kept())
+        return self._shards.setdefault(tuple(sorted(set(gpu_classes))), Kept(self._compare_every))
 
     def held_work(self, gpus: tuple[Gpu, ...], models: tuple[Model, ...], held: Iterable[Held]) -> HeldWork:
         """The held work of a snapshot in canonical order. KeyError: unknown model."""
@@ -70,7 +71,7 @@ class Kept:
         if self._compared is None or now < self._compared:
             self._compared = now
         held = 0 if self._work is None else len(self._work.uses)
-        if now - self._compared < COMPARE_EVERY * max(1, held // COMPARED_A_MINUTE):
+        if now - self._compared < self._compare_every * max(1, held // COMPARED_A_MINUTE):
             return False
         self._compared = now
         return True

@@ -89,6 +89,28 @@ def tenant_quota_set(
 
 
 @transaction.atomic
+def project_quota_set(
+    *, operator: User | None, project: Project, gpu_class: str, share: Share, now: datetime
+) -> Quota:
+    """Sets a project's share with a version of the policy; the organisation's log has it. In
+    `operator_tx`.
+
+    Raises:
+        Refused: `not_found` (class), `bad_share`, or `guarantees_exceeded` with the numbers in units.
+    """
+    share_check(share)
+    model = class_read(gpu_class)
+    lab_quota = lab_quota_of(project, model)
+    if lab_quota is None:
+        room = room_of_tenant(project.tenant_id, model, project=project.id)
+    else:
+        room = room_of_lab(lab_quota, project=project.id)
+    room.check(model, share.guaranteed_units)
+    row = Quota(tenant_id=project.tenant_id, project=project, gpu_class=model)
+    return _write(row, share, operator.id if operator else None, now)
+
+
+@transaction.atomic
 def quota_more_set(
     *, actor: Actor, project: Project, gpu_class: str, more: ShareMore, now: datetime
 ) -> Quota:

@@ -47,8 +47,10 @@ class PolicyIn(Strict):
         required=False,
         help_text='What else it sets: `{"tiers": {"spot": {"grace_seconds": 300}}, "quotas": [{"tenant":'
         ' "acme", "gpu_class": "h100", "guaranteed_units": 448000, "borrow_limit_units": null,'
-        ' "lend_limit_units": null, "weight": 2}], "prices": [{"gpu_class": "h100", "tier": "spot",'
-        ' "per_gpu_hour": "1.50"}]}`. What is left out stays as it is.',
+        ' "lend_limit_units": null, "weight": 2, "cap_gpu_hours": 5000, "cap_days": 7}], "prices":'
+        ' [{"gpu_class": "h100", "tier": "spot", "per_gpu_hour": "1.50", "peak_per_gpu_hour": "2.50"}],'
+        ' "peak_hours": {"hours": "Mon-Fri 8-20", "zone": "Europe/Berlin"}}`. A quota with a `project` is'
+        " that project's. What is left out stays as it is; what is unknown is refused.",
     )
 
 

@@ -79,10 +79,10 @@ class _Waits:
         self._past = [each for each in found.history.past if not each.is_first and not each.request.fixed]
 
     def rows(self, name_of: Callable[[Past], str]) -> list[Report]:
-        """A row for each name."""
-        groups: dict[str, list[Past]] = {}
+        """A row for each name, also of whom only fixed windows are known, which wait for nothing."""
+        groups: dict[str, list[Past]] = {name_of(past): [] for past in self._found.history.past}
         for past in self._past:
-            groups.setdefault(name_of(past), []).append(past)
+            groups[name_of(past)].append(past)
         return [{"name": name, **self._row(groups[name])} for name in sorted(groups)]
 
     def days(self) -> list[Report]:

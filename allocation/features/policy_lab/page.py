@@ -8,7 +8,8 @@ from uuid import UUID
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
-from django.views.decorators.http import require_safe
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.api.fleet.policy import version_facts
 from allocation.features.policy_lab.charts import changes_of, days_of
@@ -16,6 +17,7 @@ from allocation.features.policy_lab.demand import DemandTerms
 from allocation.features.policy_lab.guard_form import ActivateForm, figure_choices
 from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
 from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of
+from allocation.features.policy_lab.scenario_form import scenario_page
 from allocation.features.policy_lab.shadows import (
     ShadowTerms,
     differences_of,
@@ -210,6 +212,13 @@ def _trial_cancel(*, actor: PlatformActor, trial_id: UUID, now: datetime) -> Pol
     return trial_cancel(trial_id=trial_id, operator_id=actor.user_id, now=now)
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@operator_page
+def ops_policy_scenario(request: HttpRequest, operator: User, number: int) -> HttpResponse:
+    """Shows what a version may also set of tiers, quotas and prices; POST drafts one that does."""
+    return scenario_page(request, operator, number, timezone.now())
+
+
 @require_safe
 @operator_page
 def trial_csv(request: HttpRequest, operator: User, trial_id: UUID) -> HttpResponse:
@@ -275,6 +284,7 @@ urlpatterns = [
         actor_of=operator_actor,
         queries=("against",),
     ),
+    path("ops/policy/versions/<int:number>/scenario", ops_policy_scenario, name="ops-policy-scenario"),
     operator_form_page(
         "policy/trials/<uuid:trial_id>",
         "ops-policy-trial",

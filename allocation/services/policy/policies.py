@@ -20,6 +20,7 @@ from allocation.services.policy.scenarios import (
     scenario_check,
     scenario_lines,
     scenario_site,
+    scenario_try,
 )
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.snapshot import snapshot_read
@@ -303,12 +304,13 @@ def policy_draft(
     """Stores a version that nothing uses, after a dry run. The `scenario` is what else it sets.
 
     Raises:
-        Refused: `bad_policy` or `bad_scenario`.
+        Refused: `bad_policy`, `bad_scenario`, or as the services that would set its values now.
     """
     values = scenario_check(scenario) if scenario else {}
     policy_dry_run(document, now, values)
     with transaction.atomic():
         live = policy_lock()
+        scenario_try(values, now)
         version = policy_add(document, now, created_by_id, scenario=scenario)
         changes = policy_changes(live.document, version.document)
         if scenario:

@@ -16,7 +16,7 @@ from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.strengths import Unlent
 from solver.fleet.fragmentation import Ints
 from solver.model.demand import demand_on
-from solver.model.inputs import MILLION, Ask, Limit, Request, Shape, Snapshot
+from solver.model.inputs import MILLION, Ask, Limit, Request, Shape, Snapshot, Used
 from solver.model.policy import Policy
 from solver.quota.headroom import may_wait
 from solver.quota.limits import split_to_projects
@@ -78,8 +78,14 @@ _LEFT = (
 
 def decayed(amount: int, age: int, half_life: int) -> int:
     """The rest of an amount after `age` seconds, rounded down."""
+    left, shift = _rest_of(age, half_life)
+    return (amount * left) >> shift
+
+
+def _rest_of(age: int, half_life: int) -> tuple[int, int]:
+    """What is left of any amount of that age: a factor, and the bits to shift by."""
     halves, rest = divmod(max(0, age) * len(_LEFT) // half_life, len(_LEFT))
-    return (amount * _LEFT[rest]) >> (16 + halves)
+    return _LEFT[rest], 16 + halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,9 +450,8 @@ class DominantShares:
         self._wholes: dict[tuple[Owner, str], int] = {}
         self._dominant: dict[Owner, int] = {}
         epoch = snapshot.now // policy.epoch * policy.epoch
-        for row in snapshot.used:
-            amount = decayed(row.unit_seconds, epoch - row.day, policy.half_life)
-            self._more(owners_of(row.tenant, row.project, row.owner), row.gpu_class, amount)
+        for (tenant, project, person, gpu_class), amount in _left_of(snapshot.used, epoch, policy).items():
+            self._more(owners_of(tenant, project, person), gpu_class, amount)
 
     def copy(self) -> "DominantShares":
         """The same shares, which change on their own from now on."""
@@ -484,6 +489,19 @@ class DominantShares:
             share = amounts * MILLION // whole
             if share > self._dominant.get(owner, -1):
                 self._dominant[owner] = share
+
+
+def _left_of(rows: Iterable[Used], epoch: int, policy: Policy) -> dict[tuple[str, str, str, str], int]:
+    """What is left of past use, by tenant, project, person and class. Rows of a day have one age."""
+    rests: dict[int, tuple[int, int]] = {}
+    found: dict[tuple[str, str, str, str], int] = {}
+    for row in rows:
+        rest = rests.get(row.day)
+        if rest is None:
+            rest = rests[row.day] = _rest_of(epoch - row.day, policy.half_life)
+        key = (row.tenant, row.project, row.owner, row.gpu_class)
+        found[key] = found.get(key, 0) + ((row.unit_seconds * rest[0]) >> rest[1])
+    return found
 
 
 def owners_of(tenant: str, project: str, account: str) -> tuple[Owner, ...]:

@@ -16,7 +16,7 @@ from allocation.features.policy_lab.play import (
     played,
 )
 from allocation.features.policy_lab.results import csv_lines, text_lines
-from solver import UNITS_PER_GPU, Ask, Held, Maintenance, Policy, Request, Snapshot, Tier
+from solver import UNITS_PER_GPU, Ask, Held, Maintenance, Policy, Request, Snapshot, Tier, solve
 from tests.solver.builders import MODELS, NOON, a_limit, gpus
 from tests.worlds.draw import world_draw
 from tests.worlds.jobs import Job
@@ -120,6 +120,20 @@ def test_nobody_has_a_gpu_twice_or_runs_longer_than_it_ran(seed: int) -> None:
     assert used <= asked
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_turn_in_which_nobody_waits_decides_nothing(seed: int) -> None:
+    """So a play leaves it out."""
+    history = history_of(seed)
+    play, idle = Play(history, Policy(1), lengths_of(history, 1)), 0
+    mine = vars(play)
+    for _ in play.turns():
+        if not mine["_waiting"]:
+            idle += 1
+            plan = solve(play._snapshot(), Policy(1))
+            assert (plan.assigns, plan.moves, plan.pauses, plan.refusals, plan.waits) == ((), (), (), (), ())
+    assert idle or seed
+
+
 def _units(ask: Ask) -> int:
     return sum(each.count * UNITS_PER_GPU for each in (ask, *ask.groups))
 
@@ -213,6 +227,21 @@ def test_pauses_are_those_of_the_policy_and_a_tier_that_is_starved_is_seen() -> 
     assert found["totals"]["candidate"]["guarantees_missed"] > found["totals"]["active"]["guarantees_missed"]
     assert found["longer"][0]["change"] == max(each["change"] for each in found["longer"])
     assert found == report(history, active, outcomes(history, Policy(2, victim_rules=())))
+
+
+def test_who_has_fixed_windows_alone_is_in_the_report_with_what_they_spend() -> None:
+    past = a_past(1, 0)
+    fixed = replace(past, request=replace(past.request, fixed=True))
+    history = History(a_site(), (fixed,), NOON + DAY)
+    outcome = outcomes(history, Policy(1))
+    names = Names({"b001": "b001"}, {"a": "a"}, {"a-p": "p"})
+    rates = {("h100", "standard"): 500}
+    found = report_of(Input(history, names, Sides((outcome,), (outcome,)), rates, rates, {}))
+    (row,) = found["tenants"]
+    assert (row["name"], row["asked"], row["active"]["p50"], row["effect"]) == ("a", 0, None, "unknown")
+    assert row["active"]["money"] == 2 * 500
+    assert len(list(csv_lines(found))) == 7
+    assert any(line.startswith("a ") for line in text_lines(found))
 
 
 def test_seeds_draw_unknown_lengths_from_what_others_used() -> None:

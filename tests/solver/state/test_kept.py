@@ -12,7 +12,7 @@ from solver.model.ordering import in_order
 from solver.state.cycle_state import CycleState
 from solver.state.held_work import Piece, Series
 from solver.state.kept import COMPARE_EVERY
-from tests.solver.builders import HOUR, NOON, a_held, a_snapshot, gpus
+from tests.solver.builders import HOUR, NOON, a_held, a_limit, a_request, a_snapshot, gpus
 from tests.worlds.life import World
 
 POLICY = Policy(1)
@@ -47,6 +47,13 @@ def begins_alike(site: Snapshot, policy: Policy, kept: Kept) -> bool:
     return mine.begins_as(fresh) and fresh.begins_as(mine)
 
 
+def decided(plan: Plan) -> Plan:
+    """The plan without what a brief one does not say: why somebody waits, and who borrows."""
+    waits = tuple(replace(row, reasons=()) for row in plan.waits)
+    assigns = tuple(replace(row, reasons=()) for row in plan.assigns)
+    return replace(plan, assigns=assigns, waits=waits, borrows=(), claims=())
+
+
 def lived(seed: int) -> int:
     """Live a world and compare each of its turns, and some that could have followed; how many."""
     kept, dice, turns = Kept(), Random(seed), 0  # noqa: S311 (not for secrets)
@@ -56,6 +63,7 @@ def lived(seed: int) -> int:
         turns += 1
         plan = solve(site, policy, kept=kept)
         assert encode(plan) == encode(solve(site, policy)), (seed, turns)
+        assert decided(plan) == decided(solve(site, policy, brief=True)), (seed, turns)
         if turns % 5 == 0:
             for other, rules in perturbed(site, policy, dice):
                 assert begins_alike(other, rules, kept), (seed, turns)
@@ -70,6 +78,25 @@ def lived(seed: int) -> int:
 
 def test_a_kept_state_gives_the_plans_of_a_fresh_one() -> None:
     assert sum(map(lived, range(1, 4))) > 60
+
+
+def test_a_brief_plan_says_nothing_of_loans_and_reasons() -> None:
+    rows = tuple(a_held(f"n1-{n}", ends=9 * HOUR, tenant="lab", tier="flex") for n in range(8))
+    limits = (a_limit("lab", 4, borrow=None), a_limit("other", 4))
+    site = a_snapshot(a_request(hours=2), held=rows, limits=limits)
+    plan, brief = solve(site, POLICY), solve(site, POLICY, brief=True)
+    assert plan.borrows
+    assert plan.waits[0].reasons
+    assert (brief.borrows, brief.claims, brief.waits[0].reasons) == ((), (), ())
+    assert decided(plan) == decided(brief)
+
+
+def test_a_comparison_is_as_rare_as_its_owner_says() -> None:
+    often, rarely = Kept(), Kept(compare_every=24 * HOUR)
+    assert [often.is_to_compare(NOON + at) for at in (0, HOUR, 2 * HOUR)] == [False, True, True]
+    assert [rarely.is_to_compare(NOON + at) for at in (0, HOUR, 24 * HOUR)] == [False, False, True]
+    assert not rarely.shard(["h100"]).is_to_compare(NOON)
+    assert not rarely.shard(["h100"]).is_to_compare(NOON + HOUR)
 
 
 @pytest.mark.long
