@@ -390,8 +390,9 @@ def _of_classes(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...
 
 def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
-    instead = [other for each in (*plan.refusals, *plan.changes) for other in each.alternatives]
-    every = (*plan.assigns, *plan.waits, *plan.moves, *instead)
+    refused = [other for each in plan.refusals for other in each.alternatives]
+    unchanged = [other for each in plan.changes for other in each.alternatives]
+    every = (*plan.assigns, *plan.waits, *plan.moves, *refused, *unchanged)
     if not any(is_pooled(each.gpu_class) for each in every):
         return plan
     return replace(

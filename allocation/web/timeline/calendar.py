@@ -73,9 +73,8 @@ def local_days(span: Span) -> Iterator[tuple[date, Window]]:
 def month_weeks(timeline: Timeline, look: ViewOptions, link: Link) -> list[list[Day | None]]:
     """Returns the weeks of a month from Monday on; None stands for days of other months."""
     gpus = _by_class(timeline)
-    days: list[Day | None] = [_day(at, window, gpus, look, link) for at, window in local_days(look.span)]
-    first = look.span.window.starts.astimezone(look.span.zone).weekday()
-    days = [None] * first + days
+    days: list[Day | None] = [None] * look.span.window.starts.astimezone(look.span.zone).weekday()
+    days += [_day(at, window, gpus, look, link) for at, window in local_days(look.span)]
     days += [None] * (-len(days) % WEEK)
     return [days[at : at + WEEK] for at in range(0, len(days), WEEK)]
 
