@@ -392,8 +392,9 @@ def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
     refused = [other for each in plan.refusals for other in each.alternatives]
     unchanged = [other for each in plan.changes for other in each.alternatives]
-    every = (*plan.assigns, *plan.waits, *plan.moves, *refused, *unchanged)
-    if not any(is_pooled(each.gpu_class) for each in every):
+    classes = [each.gpu_class for each in (*plan.assigns, *plan.waits, *plan.moves)]
+    classes += [each.gpu_class for each in (*refused, *unchanged)]
+    if not any(map(is_pooled, classes)):
         return plan
     return replace(
         plan,
