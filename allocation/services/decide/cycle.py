@@ -390,11 +390,9 @@ def _of_classes(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...
 
 def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
-    refused = [other for each in plan.refusals for other in each.alternatives]
-    unchanged = [other for each in plan.changes for other in each.alternatives]
-    classes = [each.gpu_class for each in (*plan.assigns, *plan.waits, *plan.moves)]
-    classes += [each.gpu_class for each in (*refused, *unchanged)]
-    if not any(map(is_pooled, classes)):
+    instead = [other for each in plan.refusals for other in each.alternatives]
+    instead += [other for each in plan.changes for other in each.alternatives]
+    if not any(is_pooled(each.gpu_class) for each in (*plan.assigns, *plan.waits, *plan.moves, *instead)):
         return plan
     return replace(
         plan,
