@@ -392,7 +392,10 @@ def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
     instead = [other for each in plan.refusals for other in each.alternatives]
     instead += [other for each in plan.changes for other in each.alternatives]
-    if not any(is_pooled(each.gpu_class) for each in (*plan.assigns, *plan.waits, *plan.moves, *instead)):
+    classes = {each.gpu_class for each in instead}
+    for rows in (plan.assigns, plan.waits, plan.moves):
+        classes |= {each.gpu_class for each in rows}
+    if not any(map(is_pooled, classes)):
         return plan
     return replace(
         plan,
