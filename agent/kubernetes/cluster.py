@@ -23,7 +23,7 @@ from agent.kubernetes.api import (
     Resource,
 )
 from agent.kubernetes.mirror import Key, Mirror
-from agent.kubernetes.names import BOOKING, TENANT
+from agent.kubernetes.names import BOOKING, PROJECT, TENANT
 from agent.kubernetes.objects import (
     Part,
     SeenLocal,
@@ -34,6 +34,7 @@ from agent.kubernetes.objects import (
     SeenWorkload,
 )
 from agent.ports.gpu import GpuError
+from wire import DesiredAllocation
 
 FAILING_S = 10.0
 """A watch that fails for so long makes the view none."""
@@ -76,6 +77,48 @@ class View:
         """Returns pods and parts by the number that stands for them."""
         found: dict[int, SeenPod | Part] = {self.numbers[pod.uid]: pod for pod in self.pods.values()}
         return found | {self.numbers[part.uid]: part for part in self.parts.values()}
+
+    def is_lost(self, node: str) -> bool:
+        """Whether what ran on a node counts as lost."""
+        found = self.nodes.get(node)
+        return found is None or found.damage is not None
+
+    def is_open(self, part: Part) -> bool:
+        """Whether a booking has the part: one that is being deleted counts while its queue uses it."""
+        queue = self.queues.get(part.queue)
+        return not part.is_ending or (queue is not None and part.name in queue.entries)
+
+    def is_ending(self, namespace: str) -> bool:
+        """Whether a namespace is no place to work in any more."""
+        found = self.namespaces.get(namespace)
+        return found is None or found.is_ending
+
+    def local_of(self, queue: SeenQueue) -> SeenLocal | None:
+        """Returns the LocalQueue of a booking."""
+        return next((each for each in self.locals.values() if each.queue == queue.name), None)
+
+    def has_work(self, queue: SeenQueue) -> bool:
+        """Whether somebody's work is in the queue."""
+        local = self.local_of(queue)
+        if local is None:
+            return False
+        there = (each for each in self.workloads.values() if each.namespace == local.namespace)
+        return any(each.local == local.name and not each.is_over for each in there)
+
+    def namespace_of(self, allocation: DesiredAllocation) -> str:
+        """Returns the namespace that the site has labelled for the allocation's project, else for its
+        organisation. A namespace has one label, so no two organisations share one. Raises OSError."""
+        there = [each for each in self.namespaces.values() if not each.is_ending]
+        mine = [each for each in there if each.tenant == allocation.tenant]
+        project = allocation.project or ""
+        found = sorted(each.name for each in mine if each.project == project)
+        found = found or sorted(each.name for each in mine if not each.project)
+        if len(found) == 1:
+            return found[0]
+        label = f"{TENANT}={allocation.tenant}" + (f",{PROJECT}={project}" if project else "")
+        if found:
+            raise OSError(f"several namespaces are labelled {label}: {', '.join(found)}")
+        raise OSError(f"no namespace is labelled {label}")
 
 
 EMPTY = View({}, {}, {}, {}, {}, {}, {})

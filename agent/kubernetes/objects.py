@@ -83,7 +83,8 @@ class SeenLocal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A ResourceFlavor of ours: what one booking has on one node, by the index of the places there."""
+    """A ResourceFlavor of ours: what one booking has on one node, by the index of the places there. All
+    parts of a `run` begin together; after a pause or a loss it is another one."""
 
     name: str
     uid: str
@@ -91,6 +92,7 @@ class Part:
     node: str
     places: tuple[int, ...]
     allocations: tuple[str, ...]
+    run: str
     is_ending: bool
 
 
@@ -223,6 +225,7 @@ def part_read(data: Object) -> Part:
         node=notes[names.NODE],
         places=tuple(int(each) for each in notes[names.PLACES].split(",")),
         allocations=tuple(notes[names.ALLOCATIONS].split(",")),
+        run=notes[names.RUN],
         is_ending="deletionTimestamp" in meta,
     )
 

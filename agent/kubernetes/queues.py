@@ -10,7 +10,7 @@ own flavor's quota, and only if nobody else was first.
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -102,7 +102,7 @@ class BookingQueues:
 
     def parts(self, view: View) -> list[Part]:
         """Returns what bookings have on this node."""
-        return [each for each in view.parts.values() if each.node == self._node and _is_open(each, view)]
+        return [each for each in view.parts.values() if each.node == self._node and view.is_open(each)]
 
     def on(self, slot: int, view: View) -> tuple[int, ...]:
         """Returns the numbers of the part of a booking that has a place, and of its pods."""
@@ -211,7 +211,7 @@ class BookingQueues:
             name = queue_names_of(wanted.first).queue
             why = None
             queue = view.queues.get(name)
-            if wanted.given and queue is not None and _is_ending(view, queue.namespace):
+            if wanted.given and queue is not None and view.is_ending(queue.namespace):
                 why = f"the namespace {queue.namespace} was deleted"
             if any(wanted.names.intersection(each.allocations) for each in drained):
                 why = f"{name} was drained as a whole"
@@ -252,8 +252,12 @@ class BookingQueues:
         found, node = queue_names_of(wanted.first), self._seen(view)
         queue = view.queues.get(found.queue)
         flavor = flavor_name(found.queue, self._node)
-        if queue is not None:
-            _usable(queue, flavor, begins=begins)
+        run = str(wanted.first.starts)
+        kept = {} if queue is None else dict(queue.entries)
+        if queue is not None and begins:
+            kept, lost = _usable(queue, view, flavor, run)
+            if lost:
+                self._taken_over(queue, view, lost)
         namespace = self._namespace(wanted, view)
         self._part_ensure(wanted, view.parts.get(flavor), found.queue, node)
         quotas = quotas_of(((each, self._settings.resource_of(slot)) for each, slot in wanted.parts), node)
@@ -261,8 +265,17 @@ class BookingQueues:
             self._cluster.create(CLUSTER_QUEUES, queue_body(found.queue, namespace, {flavor: quotas}))
             log.info("%s has %s", flavor, quotas)
         else:
-            self._queue_change(queue, flavor, quotas, begins=begins)
+            self._queue_change(queue, {**kept, flavor: quotas}, begins=begins)
         self._local_ensure(found, namespace, view.locals.get((namespace, found.local)), wanted.ends)
+
+    def _taken_over(self, queue: SeenQueue, view: View, lost: Collection[str]) -> None:
+        """Has what a former run has on lost nodes evicted, so that nothing of it begins again there. Raises
+        RetryLater until then. What hangs on those nodes is for their agents to end."""
+        if queue.stop != "HoldAndDrain":
+            self._queue_patch(queue, {"stopPolicy": "HoldAndDrain"}, {})
+            raise RetryLater("its former run is being drained")
+        if any(each.flavors.intersection(lost) for each in view.workloads.values()):
+            raise RetryLater("its former run is being drained")
 
     def _namespace(self, wanted: WantedBooking, view: View) -> str:
         """Returns where the booking's queue is, or is to be: people's work stays with it while the
@@ -271,7 +284,7 @@ class BookingQueues:
         there = None if queue is None else view.namespaces.get(queue.namespace)
         if there is not None and there.tenant == wanted.first.tenant:
             return there.name
-        found = namespace_of(view, wanted.first)
+        found = view.namespace_of(wanted.first)
         if queue is not None:
             raise OSError(f"{queue.name} is a queue of the namespace {queue.namespace}, not of {found}")
         return found
@@ -289,7 +302,12 @@ class BookingQueues:
             raise RetryLater(f"the flavor {part.name} is being deleted")
         if part is not None and wanted.names.isdisjoint(part.allocations):
             raise RetryLater("its former run has not left")
-        notes = {names.NODE: self._node, names.PLACES: places, names.ALLOCATIONS: allocations}
+        notes = {
+            names.NODE: self._node,
+            names.PLACES: places,
+            names.ALLOCATIONS: allocations,
+            names.RUN: str(wanted.first.starts),
+        }
         if part is not None:
             if (part.places, set(part.allocations)) != (wanted.slots, set(wanted.names)):
                 self._cluster.patch(FLAVORS, part.name, {"metadata": {"annotations": notes}})
@@ -297,10 +315,11 @@ class BookingQueues:
         name = flavor_name(queue, self._node)
         self._cluster.create(FLAVORS, flavor_body(name, queue, node, notes))
 
-    def _queue_change(self, queue: SeenQueue, flavor: str, quotas: Quotas, *, begins: bool) -> None:
+    def _queue_change(self, queue: SeenQueue, entries: Mapping[str, Quotas], *, begins: bool) -> None:
         change: Object = {}
-        if flavor not in queue.entries or not is_same(queue.entries[flavor], quotas):
-            change["resourceGroups"] = resource_groups({**queue.entries, flavor: quotas})
+        same = queue.entries.keys() == entries.keys()
+        if not same or not all(is_same(queue.entries[name], each) for name, each in entries.items()):
+            change["resourceGroups"] = resource_groups(entries)
         if begins and queue.stop != "None":
             change["stopPolicy"] = "None"
         if change:
@@ -374,6 +393,9 @@ class BookingQueues:
         queue = view.queues.get(part.queue)
         if queue is None or queue.is_ending or queue.stop == "HoldAndDrain":
             return True
+        if part.name not in queue.entries:
+            # A run that began elsewhere has taken the queue over.
+            return True
         self._queue_patch(queue, {"stopPolicy": "HoldAndDrain"}, {})
         log.info("%s is held and drained", queue.name)
         return False
@@ -402,10 +424,10 @@ class BookingQueues:
         """Takes the quota of a part from its queue. The last one takes the queue along, unless the
         booking pauses and somebody's work waits there for its return."""
         queue = view.queues.get(part.queue)
-        if queue is None or queue.is_ending:
+        if queue is None or queue.is_ending or (queue.entries and part.name not in queue.entries):
             return
         rest = {name: quotas for name, quotas in queue.entries.items() if name != part.name}
-        if rest or (pauses and _waiting(queue, view)):
+        if rest or (pauses and view.has_work(queue)):
             notes = {} if rest else {names.PAUSED: moment(self._settings.now())}
             self._queue_patch(queue, {"resourceGroups": resource_groups(rest) or None}, notes)
         else:
@@ -415,13 +437,13 @@ class BookingQueues:
         """Removes the queue of a paused booking in which nothing waits any more, and one that was left
         without a part."""
         view = self._cluster.view()
-        if queue.is_ending or queue.entries or (queue.is_paused and _waiting(queue, view)):
+        if queue.is_ending or queue.entries or (queue.is_paused and view.has_work(queue)):
             return
         if queue.name not in self._wants.bookings:
             self._queue_remove(queue, view)
 
     def _queue_remove(self, queue: SeenQueue, view: View) -> None:
-        local = _local_of(queue, view)
+        local = view.local_of(queue)
         if local is not None:
             self._cluster.api.delete(
                 LOCAL_QUEUES, local.name, local.namespace, uid=local.uid, version=local.version
@@ -440,52 +462,26 @@ def _unless(expected: Callable[[ApiError], bool]) -> Iterator[None]:
             raise
 
 
-def namespace_of(view: View, allocation: DesiredAllocation) -> str:
-    """Returns the namespace that the site has labelled for the allocation's project, else for its
-    organisation. A namespace has one label, so no two organisations share one. Raises OSError."""
-    mine = [each for each in view.namespaces.values() if each.tenant == allocation.tenant]
-    project = allocation.project or ""
-    found = sorted(each.name for each in mine if each.project == project and not each.is_ending)
-    found = found or sorted(each.name for each in mine if not each.project and not each.is_ending)
-    if len(found) == 1:
-        return found[0]
-    label = f"{names.TENANT}={allocation.tenant}" + (f",{names.PROJECT}={project}" if project else "")
-    if found:
-        raise OSError(f"several namespaces are labelled {label}: {', '.join(found)}")
-    raise OSError(f"no namespace is labelled {label}")
-
-
 def _queue_name(allocation: DesiredAllocation) -> str:
     return queue_names_of(allocation).queue
 
 
-def _usable(queue: SeenQueue, flavor: str, *, begins: bool) -> None:
-    """Raises RetryLater while a former run of the booking leaves."""
+def _usable(queue: SeenQueue, view: View, flavor: str, run: str) -> tuple[dict[str, Quotas], list[str]]:
+    """Returns the quotas of other nodes with which a run may begin, and the flavors of a former run on
+    nodes that are lost. Raises RetryLater while another former part leaves."""
     if queue.is_ending:
         raise RetryLater(f"the ClusterQueue {queue.name} is being deleted")
-    if begins and queue.stop != "None" and queue.entries.keys() - {flavor}:
-        raise RetryLater("its former run has not left its other nodes")
-
-
-def _is_open(part: Part, view: View) -> bool:
-    """Whether a booking has the part: one that is being deleted counts while its queue uses it."""
-    queue = view.queues.get(part.queue)
-    return not part.is_ending or (queue is not None and part.name in queue.entries)
-
-
-def _local_of(queue: SeenQueue, view: View) -> SeenLocal | None:
-    return next((each for each in view.locals.values() if each.queue == queue.name), None)
-
-
-def _waiting(queue: SeenQueue, view: View) -> bool:
-    """Whether somebody's work is in the queue."""
-    local = _local_of(queue, view)
-    if local is None:
-        return False
-    there = (each for each in view.workloads.values() if each.namespace == local.namespace)
-    return any(each.local == local.name and not each.is_over for each in there)
-
-
-def _is_ending(view: View, namespace: str) -> bool:
-    found = view.namespaces.get(namespace)
-    return found is None or found.is_ending
+    kept, lost = {}, []
+    for name, quotas in queue.entries.items():
+        part = view.parts.get(name)
+        if name == flavor or part is None:
+            continue
+        if part.run == run:
+            kept[name] = quotas
+        elif view.is_lost(part.node):
+            lost.append(name)
+        else:
+            raise RetryLater("its former run has not left its other nodes")
+    if kept and queue.stop != "None":
+        raise RetryLater("its other nodes are being drained")
+    return kept, lost

@@ -11,7 +11,7 @@ from tests.agent.processes import Portal
 from tests.servers.waiting import wait_until
 
 
-def seen(check: Callable[[], bool], seconds: float = 20) -> None:
+def seen(check: Callable[[], bool], seconds: float = 60) -> None:
     wait_until(check, seconds=seconds, every=0.05)
 
 

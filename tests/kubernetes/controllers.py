@@ -194,11 +194,11 @@ class Controllers:
                 return
 
     def _evict(self, workload: Object, job: Object) -> None:
-        """Suspends the job; its quota is free once its pods have gone."""
+        """Suspends the job; its quota is free when its pods are asked to end, though they may hang."""
         name, namespace = _place(job)
         if not job["spec"].get("suspend"):
             self.store.patch(JOBS, name, {"spec": {"suspend": True}}, namespace)
-        elif not self._pods_of(job):
+        elif all("deletionTimestamp" in pod["metadata"] for pod in self._pods_of(job)):
             self._condition(
                 *(api.WORKLOADS, workload, "Admitted", "False", "Evicted", "The ClusterQueue is stopped"),
                 admission=None,

@@ -80,7 +80,7 @@ def test_an_api_server_that_is_away_changes_nothing(desk: Desk, server: ApiServe
     server.away()
     # What it can't read counts as occupied.
     desk.change("BK-6", state="release")
-    seen(lambda: "Kubernetes does not answer" in (desk.portal.reports()[-1].error or ""), seconds=30)
+    seen(lambda: "Kubernetes does not answer" in (desk.portal.reports()[-1].error or ""))
     assert desk.states("BK-6") == {"ending"}
     assert site.running(TEAM) == ["n1"]
     server.back()
@@ -96,7 +96,7 @@ def test_a_booking_is_not_empty_while_kueue_still_has_its_work(
     desk.change("BK-7", state="release")
     seen(lambda: desk.states("BK-7") == {"ending"})
     # Its pods are deleted after the grace time, and its job makes others.
-    seen(lambda: sum("delete pods" in each for each in server.writes) >= 2, seconds=30)
+    seen(lambda: sum("delete pods" in each for each in server.writes) >= 2)
     assert desk.states("BK-7") == {"ending"}
     controllers.is_kueue_up = True
     seen(lambda: desk.states("BK-7") == {"empty"})
@@ -116,7 +116,7 @@ def test_leased_work_ends_with_its_lease(
     site.job("train", TEAM, "bk-8")
     seen(lambda: site.running(TEAM) == ["n1"])
     # Nobody renews it.
-    seen(lambda: desk.states("BK-8") == {"failed"}, seconds=60)
+    seen(lambda: desk.states("BK-8") == {"failed"})
     (said,) = desk.portal.reports()[-1].allocations
     assert said.error == wire.LEASE_EXPIRED
     assert site.running(TEAM) == []

@@ -14,7 +14,7 @@ from tests.kubernetes.store import JOBS
 
 pytestmark = [pytest.mark.faults, pytest.mark.engines]
 
-BOOKINGS = 200
+BOOKINGS = 100
 
 
 @pytest.mark.timeout(1500)

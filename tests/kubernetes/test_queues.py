@@ -12,7 +12,7 @@ from agent.kubernetes.gpu import KubernetesGpus
 from agent.kubernetes.queues import BookingQueues, QueueSettings
 from agent.plan.targets import GpuTarget, Task
 from agent.ports.gpu import GpuError, RetryLater
-from tests.agent.builders import a_whole
+from tests.agent.builders import NOW, a_whole
 from tests.agent.desk import seen
 from tests.kubernetes.conftest import TEAM
 from tests.kubernetes.controllers import Controllers
@@ -95,11 +95,36 @@ def test_a_booking_on_two_nodes_has_one_queue_with_a_quota_for_each(
 
     # One node's part ends: the booking is drained on both, and a new run waits until all has left.
     node.ended(*first)
-    again = [(0, a_whole("d", booking="BK-1"))]
+    again = [(0, a_whole("d", booking="BK-1", starts=NOW + 60))]
     assert node.try_allow(*again) == "its former run has not left its other nodes"
     other.ended(*second)
     node.allowed(*again)
     assert quotas_of(server.store, "biology.bk-1").keys() == {"biology.bk-1.n1"}
+
+
+def test_a_booking_begins_elsewhere_while_its_lost_node_is_not_empty(
+    server: ApiServer, site: Site, node: OneNode
+) -> None:
+    other = OneNode(server, "n2", node.cluster)
+    before, after = (0, a_whole("a", booking="BK-1")), (0, a_whole("b", booking="BK-1", starts=NOW + 60))
+    node.allowed(before)
+    site.job("train", TEAM, "bk-1")
+    seen(lambda: site.running(TEAM) == ["n1"])
+    assert other.try_allow(after) == "its former run has not left its other nodes"
+    site.ready("n1", ready=False)
+    seen(lambda: node.cluster.view().nodes["n1"].damage is not None)
+    other.allowed(after)
+    assert quotas_of(server.store, "biology.bk-1").keys() == {"biology.bk-1.n2"}
+
+    # The node comes back: what is left there ends, and the new run is not touched.
+    site.ready("n1", ready=True)
+    node.follow(before, ending=True)
+    node.queues.end(0, force=False)
+    assert not node.is_empty(before)
+    node.queues.end(0, force=True)
+    seen(lambda: server.store.find(api.FLAVORS, "biology.bk-1.n1") is None or node.is_empty(before))
+    queue = server.store.get(api.CLUSTER_QUEUES, "biology.bk-1")
+    assert (queue["spec"]["stopPolicy"], other.follow(after)) == ("None", [])
 
 
 def test_a_namespace_is_of_one_organisation_and_a_project_may_have_its_own(

@@ -196,7 +196,7 @@ class EngineOut(serializers.Serializer[Any]):
     """Who gives the GPUs of its nodes to bookings."""
 
     name = serializers.CharField(
-        help_text="`device`: an agent on each node; `slurm`: Slurm, by a job; `kubernetes`: by a queue."
+        help_text="`device`: an agent on each node; `slurm`: Slurm, by jobs; `kubernetes`: Kueue, by queues."
     )
     granularity = serializers.CharField(
         help_text="`device`: a booking has the GPUs that the portal names; `node`: the engine chooses "
