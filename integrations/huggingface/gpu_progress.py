@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gpu_client.training import EVERY_SECONDS, TrainingProgress
+from gpu_client.progress import EVERY_SECONDS, TrainingProgress
 
 
 class GpuProgress(TrainerCallback):

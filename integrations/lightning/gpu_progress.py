@@ -12,7 +12,7 @@ from math import isfinite
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from gpu_client.training import EVERY_SECONDS, TrainingProgress
+from gpu_client.progress import EVERY_SECONDS, TrainingProgress
 
 
 class GpuProgress(Callback):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_client.training import MOST_METRICS, TrainingProgress
+from gpu_client.progress import MOST_METRICS, TrainingProgress
 
 
 @pytest.fixture

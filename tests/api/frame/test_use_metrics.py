@@ -8,8 +8,7 @@ import pytest
 from django.utils import timezone
 
 from allocation.models import Booking, Gpu
-from allocation.queries.fleet.metrics import metrics_of
-from allocation.queries.fleet.use_metrics import burn
+from allocation.queries.fleet.metrics import burn, metrics_of
 from allocation.rules.states import State
 from billing.queries import BudgetFigures, running_budgets
 from tenants.platform.wall import operator_tx
