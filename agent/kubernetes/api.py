@@ -158,7 +158,7 @@ class KubernetesApi:
         return True
 
     def listed(self, resource: Resource, **query: str) -> tuple[list[Object], str]:
-        """Returns all objects now, and the version of the list, from which a watch goes on."""
+        """Returns all objects now, and the version of the list, from which a watch continues."""
         found: list[Object] = []
         query["limit"] = str(PAGE)
         while True:

@@ -98,7 +98,7 @@ def local_body(found: QueueNames, notes: Mapping[str, str]) -> Object:
 def event_body(local: SeenLocal, notice: Notice) -> Object:
     """Returns the Event of a notice. Its name is of the notice, so each notice has one."""
     digest = hashlib.sha256(notice.id.encode()).hexdigest()[:16]
-    told = moment(notice.told)
+    since = moment(notice.told)
     return {
         "metadata": {"name": f"{local.name}.{digest}", "namespace": local.namespace},
         "involvedObject": {
@@ -113,8 +113,8 @@ def event_body(local: SeenLocal, notice: Notice) -> Object:
         "message": f"The booking of this queue is paused at {moment(notice.at)}: save what runs in it.",
         "source": {"component": "gpu-agent"},
         "reportingComponent": "gpu-agent",
-        "firstTimestamp": told,
-        "lastTimestamp": told,
+        "firstTimestamp": since,
+        "lastTimestamp": since,
         "count": 1,
     }
 

@@ -77,7 +77,7 @@ class Mirror(Generic[T]):
 
     def _failed(self, error: Exception, pause: float) -> float:
         """Waits before the next try; returns the pause after it."""
-        # What there is now is listed again: a watch that goes on says nothing until something changes.
+        # What there is now is listed again: a watch that continues says nothing until something changes.
         self._version = None
         if isinstance(error, ApiError) and error.is_gone:
             return PAUSE_S

@@ -203,7 +203,7 @@ class BookingQueues:
             self._cluster.patch(LOCAL_QUEUES, local.name, change, local.namespace)
 
     def _lost(self, view: View) -> Iterator[tuple[str, str]]:
-        """Yields the allocations that run and can't go on: their namespace has gone, or a part of the
+        """Yields the allocations that run and can't continue: their namespace has gone, or a part of the
         booking has to leave, with which all of it is drained."""
         ending = {each.id for each in self._wants.ending}
         drained = [each for each in self.parts(view) if ending.intersection(each.allocations)]

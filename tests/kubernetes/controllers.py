@@ -1,4 +1,4 @@
-"""What runs beside an API server, as far as the tests need it: Kueue, the Job controller, the scheduler
+"""What runs next to an API server, as far as the tests need it: Kueue, the Job controller, the scheduler
 and kubelets. Each pass does what the objects ask for; a thread makes one after every change."""
 
 import copy

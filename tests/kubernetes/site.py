@@ -64,7 +64,7 @@ class Site:
         parallelism: int = 1,
         stubborn: bool = False,
     ) -> None:
-        """Submits a Job to a queue, or beside all queues."""
+        """Submits a Job to a queue, or outside of all queues."""
         template = {
             "metadata": {"labels": {STUBBORN: ""} if stubborn else {}},
             "spec": {"restartPolicy": "Never", "containers": [_container(resource, count)]},
@@ -85,7 +85,7 @@ class Site:
                     self.store.patch(api.PODS, pod["metadata"]["name"], over, namespace)
 
     def pod(self, name: str, namespace: str, node: str, *, count: int = 1, marked: str = "") -> None:
-        """Somebody runs a pod with GPUs beside the portal; `marked`: as if it were of this queue."""
+        """Somebody runs a pod with GPUs outside of the portal; `marked`: as if it were of this queue."""
         spec: Object = {"nodeName": node, "containers": [_container("nvidia.com/gpu", count)]}
         if marked:
             spec["tolerations"] = [{"key": BOOKING, "operator": "Equal", "value": marked}]

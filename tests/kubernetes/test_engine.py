@@ -130,7 +130,7 @@ def test_pods_of_others_take_places_and_are_never_ended(desk: Desk, server: ApiS
     desk.release("BK-9")
     assert site.running("others") == ["n1"]
 
-    # A booked place that is idle can be taken behind the portal's back: that is told, too.
+    # A booked place that is idle can be taken behind the portal's back: that is reported, too.
     server.store.remove(api.PODS, "theirs", "others")
     desk.book("BK-10", 0, 1, 2, 3)
     desk.await_ready("BK-10")
@@ -245,7 +245,7 @@ def test_what_is_deleted_behind_the_portals_back_is_made_again(
     desk.await_ready("BK-19")
     site.job("train", TEAM, "bk-19")
     seen(lambda: site.running(TEAM) == ["n1"])
-    # A workload: Kueue makes another one of the job. The booking goes on.
+    # A workload: Kueue makes another one of the job. The booking continues.
     before = uid_of(server, "train")
     server.store.remove(api.WORKLOADS, "train", TEAM)
     seen(lambda: uid_of(server, "train") not in (None, before))
