@@ -390,9 +390,14 @@ def _of_classes(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...
 
 def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
-    instead = [other for each in (*plan.refusals, *plan.changes) for other in each.alternatives]
-    every = (*plan.assigns, *plan.waits, *plan.moves, *instead)
-    if not any(is_pooled(each.gpu_class) for each in every):
+    classes = {
+        *(each.gpu_class for each in plan.assigns),
+        *(each.gpu_class for each in plan.waits),
+        *(each.gpu_class for each in plan.moves),
+        *(other.gpu_class for each in plan.refusals for other in each.alternatives),
+        *(other.gpu_class for each in plan.changes for other in each.alternatives),
+    }
+    if not any(map(is_pooled, classes)):
         return plan
     return replace(
         plan,
