@@ -206,18 +206,6 @@ def test_where_no_change_of_one_thing_is_enough_two_are_offered(real_db: Servers
     assert both["deadline"] > (NOW + 8 * HOUR).isoformat()
 
 
-def test_where_two_are_not_enough_three_are_offered(real_db: Servers) -> None:
-    """Too long, too far ahead and too many: what is offered is admitted."""
-    lab = a_lab("helix", gpus=8)
-    with as_system():
-        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
-        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
-    found = refused(lab, an_ask(7, hours=9, starts=NOW + 100 * DAY))
-    (offered,) = found.alternatives
-    assert (offered["count"], offered["duration"]) == (6, 8 * 3600)
-    assert offered["starts"] == (NOW + 28 * DAY).isoformat()
-
-
 def test_a_deadline_leaves_room_for_the_next_step_of_the_grid(lab: Lab) -> None:
     now = NOW + timedelta(seconds=61)
     ask = replace(an_ask(hours=4), deadline=now + 3 * HOUR)

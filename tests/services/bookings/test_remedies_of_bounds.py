@@ -1,14 +1,15 @@
-"""What works instead of a request that is beyond the bounds of any request."""
+"""What works instead of a request that is beyond bounds: those of any request, or several at once."""
 
 import pytest
 
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.request_text import request_read
-from tenants.models import Quota
+from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import NOW, Lab, an_ask
+from tests.builders_allocation import NOW, Lab, a_lab, an_ask
 from tests.roles import as_system
-from tests.services.bookings.test_remedies import lab, named, refused
+from tests.servers.servers import Servers
+from tests.services.bookings.test_remedies import DAY, lab, named, refused
 
 __all__ = ["lab"]
 
@@ -37,3 +38,15 @@ def test_a_line_beyond_its_bounds_is_for_the_rules(lab: Lab, text: str) -> None:
         ask, _ = request_read(text, project=lab.project.slug, zone="UTC", now=NOW)
     assert (ask.count, ask.duration) != (512, 90 * 86_400)
     assert refused(lab, ask).alternatives
+
+
+def test_where_two_are_not_enough_three_are_offered(real_db: Servers) -> None:
+    """Too long, too far ahead and too many: what is offered is admitted."""
+    lab = a_lab("helix", gpus=8)
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+    found = refused(lab, an_ask(7, hours=9, starts=NOW + 100 * DAY))
+    (offered,) = found.alternatives
+    assert (offered["count"], offered["duration"]) == (6, 8 * 3600)
+    assert offered["starts"] == (NOW + 28 * DAY).isoformat()
