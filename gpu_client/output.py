@@ -98,10 +98,21 @@ def errors_shown(*, is_json: bool) -> Iterator[None]:
         raise SystemExit(SERVER) from None
 
 
+def _would_work(offer: dict[str, Any]) -> str:
+    """A whole request, or what of the request would have to be different: `count 6, duration 8h`."""
+    if offer.get("request"):
+        return str(offer["request"])
+    parts = {name: value for name, value in offer.items() if isinstance(value, str | int) and name != "name"}
+    if isinstance(seconds := parts.get("duration"), int):
+        minutes = seconds // 60
+        parts["duration"] = f"{minutes}m" if minutes % 60 else f"{minutes // 60}h"
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parts.items())
+
+
 def _sentences(problem: Problem) -> str:
     others = problem.document.get("alternatives") or ()
-    works = [each["request"] for each in others if isinstance(each, dict) and each.get("request")]
-    lines = [str(problem), *(f"  Would work: {request}" for request in works)]
+    works = filter(None, (_would_work(each) for each in others if isinstance(each, dict)))
+    lines = [str(problem), *(f"  Would work: {words}" for words in works)]
     if problem.document.get("status") == 401:
         lines.append("  Sign in again: gpu login")
     if problem.document.get("decision_id"):

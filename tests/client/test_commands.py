@@ -17,6 +17,8 @@ from allocation.rules.states import State
 from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
+from gpu_client.output import errors_shown
+from gpu_client.problems import Problem
 from gpu_client.progress import progress_write
 from gpu_client.words import Clock, iso_length
 from tests.api.builders import Site, a_site
@@ -409,3 +411,21 @@ def test_records_of_slurm_are_sent_by_operators_only(mara: Terminal, site: Site,
     ]
     file.write_text("nonsense", encoding="utf-8")
     assert "no column JobID" in mara.run("import", "sacct", str(file), status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("offer", "words"),
+    [
+        ({"request": "2 h100 6h"}, "2 h100 6h"),
+        ({"count": 6, "gpu_class": "h100"}, "count 6, gpu class h100"),
+        ({"duration": 604_800}, "duration 168h"),
+        ({"duration": 5_400, "profile": None}, "duration 90m"),
+        ({"tier": "spot", "name": "Spot"}, "tier spot"),
+    ],
+)
+def test_a_refusal_says_what_would_work_as_a_line_or_by_its_fields(
+    capsys: pytest.CaptureFixture[str], offer: dict[str, object], words: str
+) -> None:
+    with pytest.raises(SystemExit), errors_shown(is_json=False):
+        raise Problem({"detail": "Too many.", "status": 409, "alternatives": [offer]})
+    assert capsys.readouterr().err.splitlines() == ["Too many.", f"  Would work: {words}"]

@@ -342,6 +342,18 @@ REPEATED: dict[str, tuple[str, datetime, int]] = {
         berlin(19, 9),
         8 * H,
     ),
+    "h100 every 2nd tue 9-17 3 times": ("FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;COUNT=3", berlin(24, 9), 8 * H),
+    "h100 every 3rd week on fri 9-17 3 times": (
+        "FREQ=WEEKLY;INTERVAL=3;BYDAY=FR;COUNT=3",
+        berlin(19, 9),
+        8 * H,
+    ),
+    "h100 every 2nd tue of the month 9-17 3 times": (
+        "FREQ=MONTHLY;BYDAY=2TU;COUNT=3",
+        berlin(19, 9),
+        8 * H,
+    ),
+    "h100 every 31st 9-17 3 times": ("FREQ=MONTHLY;BYMONTHDAY=31;COUNT=3", berlin(19, 9), 8 * H),
     "h100 6h every day at 9 10 times": ("FREQ=DAILY;COUNT=10", berlin(19, 9), 6 * H),
     "h100 every weekday 22:00-6:00 until 2026-12-24": (
         "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;UNTIL=20261224",

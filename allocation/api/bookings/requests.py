@@ -13,8 +13,8 @@ from rest_framework import serializers
 from allocation.errors import AskError
 from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask import MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
-from allocation.rules.ask.words.document import seconds_said
+from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
+from allocation.rules.ask.words.document import LONGEST_SAID, MOST_SAID, seconds_said
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.workload_names import LABEL
 from allocation.services.bookings.price_lock import price_lock_read
@@ -29,8 +29,6 @@ from tenants.platform.labels import Labels, Reference
 from tenants.platform.rest.fields import Strict, Text
 
 STANDARD = "standard"
-# A document may ask for so long: its tier refuses it, and says what works. Longer is a typing error.
-_LONGEST_SAID = 366 * 86_400
 # Words without which no text is an array.
 _MANY = re.compile(r"array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
 
@@ -230,7 +228,7 @@ def _tier(given: dict[str, Any], named: str | None) -> str:
     return named or str(given.get("tier", STANDARD))
 
 
-def _read_document(data: object) -> AskDocument:
+def _read_document(data: Any) -> AskDocument:  # noqa: ANN401 (JSON)
     try:
         return AskDocument.from_json(data)
     except AskError as error:
@@ -240,9 +238,12 @@ def _read_document(data: object) -> AskDocument:
             return replace(ask, deadline=datetime.fromisoformat(data["deadline"].upper()).astimezone(UTC))
         if error.code == "duration_out_of_bounds" and isinstance(data, dict):
             seconds = seconds_said(data["duration"])
-            if MAX_DURATION_SECONDS < seconds <= _LONGEST_SAID:
+            if MAX_DURATION_SECONDS < seconds <= LONGEST_SAID:
                 # The same: each tier has a limit of its own below this one.
                 return replace(_read_document({**data, "duration": MAX_DURATION_SECONDS}), duration=seconds)
+        is_plain = isinstance(data, dict) and not data.get("groups")
+        if error.code == "count_out_of_bounds" and is_plain and MAX_COUNT < data["count"] <= MOST_SAID:
+            return replace(_read_document({**data, "count": MAX_COUNT}), count=data["count"])
         path = "ask" if error.param == "ask" else f"ask.{error.param}"
         refused = invalid(error.code, coded_text(error.text), path)
         raise replace(refused, alternatives=error.alternatives) from error

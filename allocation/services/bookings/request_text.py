@@ -100,8 +100,8 @@ class QuoteReader:
             raise invalid("project_twice", refusal_text("project_twice", named=parsed.project), "project")
         self.is_cheapest, self.names_tier = parsed.cheapest, parsed.tier is not None
         try:
-            if parsed.is_late:
-                return parsed.late_document(first=first, many=many), parsed.tier
+            if parsed.is_for_rules:
+                return parsed.refused_document(first=first, many=many), parsed.tier
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
             refused = invalid(error.code, coded_text(error.text), error.param)

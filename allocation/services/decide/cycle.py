@@ -390,11 +390,13 @@ def _of_classes(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...
 
 def plan_of_classes(plan: Plan) -> Plan:
     """The same plan with the classes of the catalogue."""
-    instead = [other for each in plan.refusals for other in each.alternatives]
-    instead += [other for each in plan.changes for other in each.alternatives]
-    classes = {each.gpu_class for each in instead}
-    for rows in (plan.assigns, plan.waits, plan.moves):
-        classes |= {each.gpu_class for each in rows}
+    classes = {
+        *(each.gpu_class for each in plan.assigns),
+        *(each.gpu_class for each in plan.waits),
+        *(each.gpu_class for each in plan.moves),
+        *(other.gpu_class for each in plan.refusals for other in each.alternatives),
+        *(other.gpu_class for each in plan.changes for other in each.alternatives),
+    }
     if not any(map(is_pooled, classes)):
         return plan
     return replace(

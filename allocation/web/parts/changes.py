@@ -15,6 +15,7 @@ from allocation.services.bookings.change.kept import can_wait
 from allocation.services.bookings.change.undo import undoable_change
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
+from allocation.words.amounts import class_name
 from allocation.words.changes import NAMES, TIMES, value_text
 from allocation.words.reasons import stored_sentence
 
@@ -128,9 +129,10 @@ def difference_lines(differences: dict[str, Any], zone: tzinfo, now: datetime) -
 
 
 def _alternative(each: dict[str, Any], zone: tzinfo, now: datetime) -> str:
-    """`tomorrow 11:00, 2 h100 for 3h`."""
+    """`tomorrow 11:00, 2 H100 80 GB for 3h`."""
     starts, ends = _time(each["starts"]), _time(each["ends"])
-    shape = alternative_text(each)
+    rows = [{**row, "gpu_class": class_name(row["gpu_class"])} for row in each.get("groups") or [each]]
+    shape = alternative_text({"groups": rows})
     length = duration_text(int((ends - starts).total_seconds()))
     return f"{moment_words(starts, zone, now)}, {shape} for {length}"
 

@@ -11,6 +11,8 @@ from allocation.rules.ask.line.arrays import read_array, read_parallel
 from allocation.rules.ask.line.text import pin_words
 from allocation.rules.ask.line.tokens import names_key, place_names
 from allocation.rules.ask.words.document import (
+    MAX_COUNT,
+    MOST_SAID,
     WHOLE_SHARE,
     Together,
     cost_of,
@@ -67,6 +69,8 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
     try:
         reading.set_value("count", count_of(number), f"{number} of them", span)
     except AskError as error:
+        if MAX_COUNT < number <= MOST_SAID:
+            reading.set_value("count", number, f"{number} of them", span)
         nearest = str(error.alternatives[0]["count"])
         reading.add_problem(error.code, error.text, span, reading.replacements(span, nearest))
 

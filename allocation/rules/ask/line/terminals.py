@@ -19,6 +19,8 @@ _WEEKDAY_LIST = rf"{WEEKDAY}(?:(?:[\s,&/+]+|\s+and\s+){WEEKDAY})*"
 _NTH = r"(?:\d{1,2}(?:st|nd|rd|th)|first|second|third|fourth|fifth|last)"
 _MONTH_DAY = rf"(?:the\s+)?{_NTH}(?:\s+(?:{WORKDAY}|{WEEKDAY}|day))?"
 _HOW_OFTEN = rf"(?:other|{_NUM}|second|third)"
+_EACH_NTH = r"(?:(?!1st)\d{1,2}(?:st|nd|rd|th))"
+_OFTEN = rf"(?:{_HOW_OFTEN}|{_EACH_NTH})"
 _HOUR = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m)?"
 # What only a series has, after days and hours: `mon-fri 9-17 until 18 dec`.
 _ENDED = (
@@ -67,20 +69,21 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         "REPEAT",
         rf"(?:(?:on|every|each)\s+)?(?:the\s+)?{_NTH}\s+day\s+(?:of\s+)?(?:every|each)\s+month|"
         # Every second or third Monday is one of two or three weeks.
-        rf"(?:every|each)\s+(?:first|1st|last)\s+(?:{WORKDAY}|{WEEKDAY})",
+        rf"(?:every|each)\s+(?:first|1st|last)\s+(?:{WORKDAY}|{WEEKDAY})|"
+        rf"(?:every|each)\s+{_EACH_NTH}\s+{_WEEKDAY_LIST}",
     ),
     (
         "REPEAT",
-        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?months?\s+on\s+"
+        rf"(?:every|each)\s+(?:{_OFTEN}\s+)?months?\s+on\s+"
         rf"{_MONTH_DAY}(?:(?:[\s,]+|\s+and\s+){_MONTH_DAY})*",
     ),
     (
         "REPEAT",
-        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?weeks?"
+        rf"(?:every|each)\s+(?:{_OFTEN}\s+)?weeks?"
         rf"(?:\s+(?:on\s+)?(?:{WORKDAY}|{_WEEKDAY_LIST}))?",
     ),
     ("REPEAT", r"(?:every|each)(?=\s+(?:morning|afternoon|evening|night)(?:\s|$))"),
-    ("REPEAT", rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?weekends?|(?:on\s+)?weekends"),
+    ("REPEAT", rf"(?:every|each)\s+(?:{_OFTEN}\s+)?weekends?|(?:on\s+)?weekends"),
     ("REPEAT", rf"monthly\s+on\s+{_MONTH_DAY}(?:(?:[\s,]+|\s+and\s+){_MONTH_DAY})*"),
     (
         "REPEAT",
@@ -89,8 +92,9 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     (
         "REPEAT",
-        rf"(?:every|each)\s+(?:{_HOW_OFTEN}\s+)?(?:days?|months?)|everyday|daily|weekly|monthly",
+        rf"(?:every|each)\s+(?:{_OFTEN}\s+)?(?:days?|months?)|everyday|daily|weekly|monthly",
     ),
+    ("REPEAT", r"(?:every|each)\s+(?:the\s+)?\d{1,2}(?:st|nd|rd|th)"),
     ("REPEAT", rf"(?:on\s+)?(?:{WORKDAY}s|{WEEKDAY}s(?:(?:[\s,&]+|\s+and\s+){WEEKDAY}s)*)"),
     (
         "QUANT",

@@ -43,6 +43,9 @@ _SAME = (
     (re.compile("^(?:every fortnight|fortnightly|bi-?weekly)"), "every 2 weeks"),
     (re.compile("^monthly on"), "every month on"),
     (re.compile("^(?:every|each) (first|1st|last) (?!.* month)"), r"every month on the \1 "),
+    # `every 31st` is a day of the month, `every 2nd tue` one of two weeks.
+    (re.compile(r"^(?:every|each) (?:the )?(\d{1,2}(?:st|nd|rd|th))$"), r"every month on the \1"),
+    (re.compile(r"^(?:every|each) (\d+)(?:st|nd|rd|th) (?!.+ month)"), r"every \1 "),
     # `every evening`: the part of the day is read with its hours.
     (re.compile("^(?:everyday|every|each)$"), "daily"),
     (re.compile("weekends?$"), "sat sun"),

@@ -19,7 +19,7 @@ from allocation.rules.ask.when.moment import (
     days_of,
     moment_of,
 )
-from allocation.rules.ask.words.document import duration_of
+from allocation.rules.ask.words.document import LONGEST_SAID, MAX_DURATION_SECONDS, duration_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
@@ -168,6 +168,8 @@ def set_duration(reading: Reading, seconds: int, span: Span) -> bool:
     try:
         reading.set_value("duration", duration_of(seconds), f"for {duration_words(seconds)}", span)
     except AskError as error:
+        if MAX_DURATION_SECONDS < seconds <= LONGEST_SAID:
+            reading.set_value("duration", seconds, f"for {duration_words(seconds)}", span)
         nearest = error.alternatives[0]["duration"]
         words = f"{nearest // 86_400}d" if nearest >= 86_400 else f"{nearest // 60}m"
         reading.add_problem(error.code, error.text, span, reading.replacements(span, words))

@@ -23,6 +23,8 @@ MIN_GROUPS, MAX_GROUPS = 2, 4
 # Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
 MAX_DURATION_SECONDS = 90 * 86_400
+# Beyond these nothing is asked; between, the rules of a project say what would work.
+MOST_SAID, LONGEST_SAID = 100_000, 366 * 86_400
 
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _DURATION = re.compile(

@@ -5,7 +5,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from allocation.errors import AskError
-from allocation.rules.ask.words.document import AskDocument, AskGroup, Together, duration_of
+from allocation.rules.ask.words.document import (
+    MAX_COUNT,
+    MAX_DURATION_SECONDS,
+    AskDocument,
+    AskGroup,
+    Together,
+    duration_of,
+)
 from allocation.rules.recurrence import Recurrence
 from tenants.platform.coded import Coded, coded
 
@@ -71,6 +78,7 @@ class Problem:
 
 
 NOT_UNDERSTOOD = "not_understood"
+_FOR_RULES = {"deadline_unreachable", "count_out_of_bounds", "duration_out_of_bounds"}
 """The code of a problem with words that have no meaning in their place."""
 
 
@@ -118,18 +126,28 @@ class Parsed:
         return tuple((each.start, each.end) for each in self.problems if each.code == NOT_UNDERSTOOD)
 
     @property
-    def is_late(self) -> bool:
-        """Whether nothing is wrong except a deadline that is too early for the duration. The rules of
-        the tier and the plan, which no line knows, say what would work."""
+    def is_for_rules(self) -> bool:
+        """Whether nothing is wrong except a deadline that is too early for the duration, too many GPUs or
+        too long a time. The rules of the project and the plan, which no line knows, say what would work."""
         codes = {each.code for each in self.problems}
-        is_whole = bool(self.classes) and self.duration is not None and self.deadline is not None
-        return codes == {"deadline_unreachable"} and is_whole
+        is_whole = bool(self.classes) and self.duration is not None and not self.groups
+        is_said = "deadline_unreachable" not in codes or self.deadline is not None
+        is_said = is_said and ("count_out_of_bounds" not in codes or self.count is not None)
+        return bool(codes) and codes <= _FOR_RULES and is_whole and is_said
 
-    def late_document(self, *, first: bool = False, many: bool = False) -> AskDocument:
-        """The structured request of a line that `is_late`, which admission refuses. Raises AskError as
-        `document` does."""
-        in_time = replace(self, problems=(), deadline=None)
-        return replace(in_time.document(first=first, many=many), deadline=self.deadline)
+    def refused_document(self, *, first: bool = False, many: bool = False) -> AskDocument:
+        """The structured request of a line that `is_for_rules`, which admission refuses. Raises AskError
+        as `document` does."""
+        count, seconds = self.count or 1, self.duration or 0
+        within = replace(
+            self,
+            problems=(),
+            deadline=None,
+            count=min(count, MAX_COUNT),
+            duration=min(seconds, MAX_DURATION_SECONDS),
+        )
+        document = within.document(first=first, many=many)
+        return replace(document, deadline=self.deadline, count=count, duration=seconds)
 
     @property
     def repairs(self) -> tuple[Repair, ...]:

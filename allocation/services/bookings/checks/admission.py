@@ -11,7 +11,7 @@ from django.db.models import Q
 from allocation.models import Booking, Gpu, Override
 from allocation.queries.fleet.catalogue import ask_catalogue, ask_units
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
-from allocation.rules.ask import AskDocument
+from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, AskDocument
 from allocation.rules.ask.line.text import pin_words
 from allocation.services.bookings.checks.hosts import host_check
 from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
@@ -27,9 +27,10 @@ from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
 from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.hardware import gpus_read, models_read
-from allocation.words.refusals import refusal_text
+from allocation.words.refusals import coded_text, refusal_text
 from solver.fleet.pool import pools_of
 from tenants.models import GpuClass, Project, Tier, User
+from tenants.platform.coded import coded
 from tenants.platform.errors import Refused
 from tenants.platform.text import whole_number
 from tenants.services.input_values import seconds_text
@@ -105,8 +106,24 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
     )
     fits = quota_check(request, tiers, asker.booking, now)
     host_check(ask)
+    _bounds_check(ask)
     used = (longer,) if longer is not None and longer.is_once else ()
     return Admission(tier, ask, not_before, fits, lengths, use, used)
+
+
+def _bounds_check(ask: AskDocument) -> None:
+    """Refuses more than any request may have. It is the last rule, because those of a tier and of quotas
+    say how much less would work."""
+    if ask.count > MAX_COUNT:
+        sentence, numbers = coded_text(coded("ask_count", max_count=MAX_COUNT)), (MAX_COUNT, ask.count)
+        code = "count_out_of_bounds"
+    elif ask.duration > MAX_DURATION_SECONDS:
+        sentence, numbers = coded_text(coded("ask_duration_bounds")), (MAX_DURATION_SECONDS, ask.duration)
+        code = "duration_out_of_bounds"
+    else:
+        return
+    limit, asked = numbers
+    raise Refused(code, sentence, "invalid", "request", numbers={"limit": limit, "asked": asked})
 
 
 def _tier_of(tiers: Sequence[Tier], slug: str) -> Tier:

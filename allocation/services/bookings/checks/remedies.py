@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from allocation.models import MigPlacement
@@ -22,9 +23,11 @@ _FIELDS = "starts duration count deadline gpu_class pin cores memory groups prof
 FIELDS = frozenset(_FIELDS.split())
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
+_MOST_OF_TWO = 4
 _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
+_FEWER = (*_COUNTED, "gpu_hours", "guarantee_only", "count_out_of_bounds")
 _OF_QUOTA = ("gpu_hours", "guarantee_only")
-_OF_LENGTH = ("too_long", "shorter_than_tier")
+_OF_LENGTH = ("too_long", "shorter_than_tier", "duration_out_of_bounds")
 _OF_CLASS = (*_COUNTED, "stopped", "class_not_open", "tier_class", "unknown_class", "impossible_profile")
 _OF_PERSON = ("too_many_open", "too_many_gpus")
 _OF_MONEY = ("budget_exceeded",)
@@ -46,7 +49,7 @@ _STEP = Policy(version=0).grid
 def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) -> Refused:
     """Returns the refusal with what would work: what its rule offers and what is near the request,
     as far as `try_it` (by tier and request) does not refuse it. Where no change of one thing is
-    enough, two are tried together."""
+    enough, two or three are tried together."""
     offered = [dict(each) for each in refusal.alternatives]
     found: list[Remedy] = []
     refused: list[tuple[Remedy, Refused]] = []
@@ -63,7 +66,7 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
             found.append(remedy)
         else:
             refused.append((remedy, again))
-    found = found or list(_of_two(refused, ask, tier, try_it))
+    found = found or list(_of_several(refused, ask, tier, try_it))
     return replace(refusal, alternatives=[_whole(each, ask) for each in found])
 
 
@@ -73,26 +76,34 @@ def _whole(remedy: Remedy, ask: AskDocument) -> Remedy:
     return {**remedy, **replaced} if remedy.get("starts") else remedy
 
 
-def _of_two(
+def _of_several(
     refused: Iterable[tuple[Remedy, Refused]], ask: AskDocument, tier: str, try_it: TryIt
 ) -> Iterator[Remedy]:
-    """Yields the first change of two things that works: fewer GPUs at an earlier start. Where the plan
-    refuses its end, the end that the plan offers is tried in its place."""
+    """Yields the first change of two things that works, or else of three: fewer GPUs, for less time, at an
+    earlier start. Where the plan refuses its end, the end that the plan offers is among them."""
+    of_two: list[tuple[Remedy, Refused]] = []
     for first, again in refused:
-        other = request_of(first, ask)
-        seconds = (*again.alternatives, *_near(again, other, tier))
-        for second in seconds if "tier" not in first else ():
-            if "tier" in second:
-                continue
+        for second in _further(first, again, ask, tier):
             both = {**first, **second}
             last = _refused(both, ask, tier, try_it)
             if last is None:
                 yield both
                 return
-            for third in last.alternatives if last.code in OF_DEADLINE else ():
-                if _refused(every := {**both, **third}, ask, tier, try_it) is None:
-                    yield every
-                    return
+            if last.code != again.code or last.code in OF_DEADLINE:
+                of_two.append((both, last))
+    for both, last in of_two[:_MOST_OF_TWO]:
+        for third in islice(_further(both, last, ask, tier), 2):
+            if _refused(every := {**both, **third}, ask, tier, try_it) is None:
+                yield every
+                return
+
+
+def _further(changed: Remedy, again: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
+    """Yields what is near a request that was changed and refused again. Of another tier nothing is."""
+    if "tier" in changed:
+        return
+    near = (*map(dict, again.alternatives), *_near(again, request_of(changed, ask), tier))
+    yield from (each for each in near if "tier" not in each)
 
 
 def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
@@ -180,15 +191,16 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
         return
     if "borrow_seconds" in numbers:
         yield {"duration": numbers["borrow_seconds"]}
-    fewer = {"count": ask.count * limit // asked, "gpu_class": numbers.get("gpu_class", "")}
+    named = {"gpu_class": numbers["gpu_class"]} if "gpu_class" in numbers else {}
+    fewer = {"count": ask.count * limit // asked, **named}
     if code in _OF_LENGTH:
         yield {"duration": limit}
     if code == "gpu_hours":
         yield {"duration": ask.duration * limit // asked // _MINUTE * _MINUTE}
-    if code in (*_COUNTED, "gpu_hours", "guarantee_only") and not ask.groups and fewer["count"]:
+    if code in _FEWER and not ask.groups and fewer["count"]:
         yield fewer
     if code in _COUNTED and not fewer["count"] and not (ask.groups or ask.profile or ask.share):
-        yield from _slices_within(ask, str(fewer["gpu_class"]), limit)
+        yield from _slices_within(ask, str(numbers.get("gpu_class", "")), limit)
 
 
 def _slices_within(ask: AskDocument, gpu_class: str, limit: int) -> Iterator[Remedy]:

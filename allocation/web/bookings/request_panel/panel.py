@@ -276,7 +276,7 @@ def _understood(
         "text": text,
         "echo": highlights_of(text, parsed),
         "said": parsed,
-        "problems": [] if parsed.is_late else [problem_shown(each) for each in parsed.problems],
+        "problems": [] if parsed.is_for_rules else [problem_shown(each) for each in parsed.problems],
         "missing": problem_shown(parsed.missing) if parsed.missing else None,
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
@@ -318,8 +318,8 @@ def _keeps_window(ask: AskDocument, parsed: Parsed) -> bool:
 
 def _ask_or_none(parsed: Parsed) -> AskDocument | None:
     """Returns the request; None if a part is unknown, wrong or missing."""
-    if parsed.is_late:
-        return parsed.late_document(first=True, many=True)
+    if parsed.is_for_rules:
+        return parsed.refused_document(first=True, many=True)
     return None if parsed.problems or parsed.missing else parsed.document(first=True, many=True)
 
 

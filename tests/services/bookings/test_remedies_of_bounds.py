@@ -1,0 +1,52 @@
+"""What works instead of a request that is beyond bounds: those of any request, or several at once."""
+
+import pytest
+
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.request_text import request_read
+from tenants.models import Quota, Tier
+from tenants.platform.wall import tenant_tx
+from tests.builders_allocation import NOW, Lab, a_lab, an_ask
+from tests.roles import as_system
+from tests.servers.servers import Servers
+from tests.services.bookings.test_remedies import DAY, lab, named, refused
+
+__all__ = ["lab"]
+
+
+@pytest.mark.parametrize("ask", [an_ask(600), an_ask(1, hours=24 * 91), an_ask(700, hours=24 * 300)])
+def test_beyond_the_bounds_of_a_request_its_rules_say_what_works(lab: Lab, ask: AskDocument) -> None:
+    """A quota and a tier allow less than any request may have: they are what is offered."""
+    found = refused(lab, ask)
+    assert found.code in ("tenant_quota", "too_long")
+    (most,) = (each for each in found.alternatives if "tier" not in each)
+    assert most.get("count", 8) == 8
+    # Of many GPUs the money is short, too.
+    assert most.get("duration", 7 * 86_400) <= 7 * 86_400
+
+
+def test_no_quota_and_no_tier_allows_more_than_any_request_may_have(lab: Lab) -> None:
+    with as_system():
+        Quota.objects.update(guaranteed_units=2_000 * 56_000, borrow_limit_units=0)
+    found = refused(lab, an_ask(600))
+    assert (found.code, named(found, "count")) == ("count_out_of_bounds", [512])
+
+
+@pytest.mark.parametrize("text", ["600 h100 1h", "1 h100 91d", "700 h100 100d"])
+def test_a_line_beyond_its_bounds_is_for_the_rules(lab: Lab, text: str) -> None:
+    with tenant_tx(lab.tenant_id):
+        ask, _ = request_read(text, project=lab.project.slug, zone="UTC", now=NOW)
+    assert (ask.count, ask.duration) != (512, 90 * 86_400)
+    assert refused(lab, ask).alternatives
+
+
+def test_where_two_are_not_enough_three_are_offered(real_db: Servers) -> None:
+    """Too long, too far ahead and too many: what is offered is admitted."""
+    lab = a_lab("helix", gpus=8)
+    with as_system():
+        Quota.objects.update(guaranteed_units=6 * 56_000, borrow_limit_units=0)
+        Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
+    found = refused(lab, an_ask(7, hours=9, starts=NOW + 100 * DAY))
+    (offered,) = found.alternatives
+    assert (offered["count"], offered["duration"]) == (6, 8 * 3600)
+    assert offered["starts"] == (NOW + 28 * DAY).isoformat()
