@@ -256,9 +256,7 @@ def test_a_shadow_decides_with_the_limits_of_projects(site: Site) -> None:
 
 
 @pytest.mark.django_db
-def test_the_page_drafts_what_was_changed_and_adds_to_an_earlier_draft(
-    site: Site, client: Client
-) -> None:
+def test_the_page_drafts_what_was_changed_and_adds_to_an_earlier_draft(site: Site, client: Client) -> None:
     client.force_login(site.people["operator"])
     slug = site.project.tenant.slug
     at = "/ops/policy/versions/1/scenario"
