@@ -129,6 +129,19 @@ def audit_everywhere(
 
     `detail` has `before` and `after` as in `platform_record`. Call it in `operator_tx`."""
     tenants = Tenant.objects.order_by("slug").values_list("id", flat=True)
+    audit_in((None, *tenants), actor_id=actor_id, action=action, target=target, now=now, detail=detail)
+
+
+def audit_in(
+    tenant_ids: Iterable[UUID | None],
+    *,
+    actor_id: int | None,
+    action: str,
+    target: tuple[str, object],
+    now: datetime,
+    detail: Mapping[str, Any] | None,
+) -> None:
+    """Writes an operator's change to the logs of these tenants; None: the platform's."""
     audit_write(
         audit_entry(
             tenant_id=tenant_id,
@@ -138,7 +151,7 @@ def audit_everywhere(
             now=now,
             detail=detail,
         )
-        for tenant_id in (None, *tenants)
+        for tenant_id in tenant_ids
     )
 
 

@@ -124,6 +124,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-tiers", "/ops/tiers"),
         ("ops-policy", "/ops/policy"),
         ("ops-policy-version", "/ops/policy/versions/1"),
+        ("ops-policy-scenario", "/ops/policy/versions/1/scenario"),
         ("ops-prices", "/ops/prices"),
         ("ops-price-draft", "draft:"),
         ("ops-timeline", "/ops/timeline"),

@@ -207,6 +207,9 @@ ACTS: dict[str, Act] = {
         "prices.published", "price_book", {"revision": 1}, sites.another_draft
     ),
     "ops/policy": Act("policy.drafted", "policy", _POLICY),
+    "ops/policy/versions/<int:number>/scenario": Act(
+        "policy.drafted", "policy", {"tier spot grace_seconds": "77"}, made=sites.drafted
+    ),
     "ops/policy/versions/<int:number> activate": Act("policy.published", "policy", made=sites.drafted),
     "ops/policy/versions/<int:number> approve": Act(
         "policy.approved", "policy", made=sites.drafted, has_before=False

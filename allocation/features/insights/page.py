@@ -1,9 +1,10 @@
 """The pages of insights: of an organisation with its projects and labs, and of the site."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -25,7 +26,13 @@ from allocation.features.insights.figures import (
     waits_by_tier,
 )
 from allocation.features.insights.overview import overview_of, site_overview_of
-from allocation.features.insights.rule_changes import RuleChange, StepChanges, by_step, rule_changes
+from allocation.features.insights.rule_changes import (
+    RuleChange,
+    StepChanges,
+    by_step,
+    changes_seen,
+    rule_changes,
+)
 from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
@@ -41,7 +48,7 @@ from allocation.points import FIGURE_CARDS, BookingCard
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.times import length_words
 from billing.focus import csv_row
-from billing.rules import money_text
+from billing.rules import Period, money_text
 from tenants.access import Actor
 from tenants.models import Membership, Project, Tenant, User
 from tenants.platform.costly import costly
@@ -103,11 +110,11 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     whose = own_figures(actor, request.GET.get("project", ""), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     owner = whose.of.owner if whose.of else ""
-    marks = _changed(actor.tenant_id, question) if actor.is_tenant_admin else Changed()
+    marks = _changed(partial(changes_seen, actor), question) if actor.leads_any else Changed()
     currency = currency_of(actor.tenant_id)
     context = _context(request, whose, question, now, currency=currency, owner=owner, marks=marks)
     context |= {
-        "log": f"/t/{actor.tenant_slug}/log",
+        "log": f"/t/{actor.tenant_slug}/log" if actor.is_tenant_admin else "",
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
@@ -124,7 +131,7 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the figures of all organisations together."""
     now = timezone.now()
     question = _read(request, SITE_NOUNS, now)
-    marks = _changed(None, question)
+    marks = _changed(partial(rule_changes, None), question)
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
     context |= {"log": "/ops/log", "whose": "All organisations", "is_site": True}
     context["cards"] = _cards(None, request, now)
@@ -202,16 +209,16 @@ def _read(request: HttpRequest, nouns: tuple[str, ...], now: datetime) -> Questi
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What else changed in the time of a page, by step, and in the time before; for readers of the log."""
+    """What else changed in the time of a page, by step, and in the time before; for admins and leads."""
 
     steps: Sequence[StepChanges] = ()
     before: Sequence[RuleChange] = ()
     is_shown: bool = False
 
 
-def _changed(tenant_id: UUID | None, question: Question) -> Changed:
-    steps = by_step(rule_changes(tenant_id, question.days), steps_of(question.days, question.step))
-    return Changed(steps, rule_changes(tenant_id, question.before.days), is_shown=True)
+def _changed(changes: Callable[[Period], Sequence[RuleChange]], question: Question) -> Changed:
+    steps = by_step(changes(question.days), steps_of(question.days, question.step))
+    return Changed(steps, changes(question.before.days), is_shown=True)
 
 
 def _context(  # noqa: PLR0913 (named parts of one page)

@@ -1,12 +1,13 @@
 """REST of insights."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 from rest_framework import serializers
 
 from allocation.features.insights.figures import STEPS, Figures, Whose, sum_of
-from allocation.features.insights.rule_changes import KINDS, rule_changes
+from allocation.features.insights.rule_changes import KINDS, RuleChange, changes_seen, rule_changes
 from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
@@ -170,7 +171,7 @@ class PeriodOut(serializers.Serializer[Any]):
     ends = serializers.DateField(help_text="The first day after it.")
     figures: Any = KpiOut()
     changes: Any = RuleChangeOut(
-        many=True, help_text="The oldest first, 200 at most. Empty for members who do not see the log."
+        many=True, help_text="The oldest first, 200 at most. Empty for members who lead nothing."
     )
 
 
@@ -200,13 +201,13 @@ def _periods(call: ApiView) -> tuple[Question, Question]:
     return asked, question_read(begins, ends, "class", "all", OWN_NOUNS, call.now)
 
 
-def _period(call: ApiView, whose: Whose, question: Question, *, has_log: bool) -> dict[str, Any]:
+def _period(call: ApiView, whose: Whose, question: Question, changes: Sequence[RuleChange]) -> dict[str, Any]:
     total = sum_of(found for _, _, found in rows_of(whose, question, call.now))
     return {
         "starts": question.days.starts,
         "ends": question.days.ends,
         "figures": _shown((question.days.starts, "", total)),
-        "changes": rule_changes(whose.tenant_id, question.days) if has_log else [],
+        "changes": changes,
     }
 
 
@@ -221,12 +222,12 @@ def _period(call: ApiView, whose: Whose, question: Question, *, has_log: bool) -
 )
 def list_kpi_comparison(call: ApiView) -> list[dict[str, Any]]:
     """Lists two periods with the figures of a project or of the whole organisation. Its admins also get what
-    else changed: prices, quotas and tiers, from the organisation's log."""
+    else changed: policies by their numbers, prices, quotas and tiers, from the organisation's log. Its
+    leads get of these the policies, the prices, and the quotas of the organisation and of their projects."""
     with call.tx():
         periods = _periods(call)
         whose = own_figures(call.actor, call.query["project"], periods[0])
-        has_log = call.actor.is_tenant_admin
-        return [_period(call, whose, each, has_log=has_log) for each in periods]
+        return [_period(call, whose, each, changes_seen(call.actor, each.days)) for each in periods]
 
 
 @rest.rows(
@@ -241,7 +242,7 @@ def list_platform_kpi_comparison(call: ApiView) -> list[dict[str, Any]]:
     quotas, tiers and the fleet."""
     call.require_operator()
     with operator_tx():
-        return [_period(call, Whose(), each, has_log=True) for each in _periods(call)]
+        return [_period(call, Whose(), each, rule_changes(None, each.days)) for each in _periods(call)]
 
 
 urlpatterns = rest.urls

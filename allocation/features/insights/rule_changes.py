@@ -1,15 +1,19 @@
 """What else changed in a time: the log's entries of policy, prices, quotas, tiers and the fleet.
 
 Operators see those of the platform. An organisation's admins see those of its own log, to which changes of
-prices and tiers are written, too; nobody sees another organisation's.
+prices and tiers and the numbers of policies are written, too. Its leads see of that log the policies, the
+prices, and the quotas of the organisation and of their projects. Nobody sees another organisation's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from uuid import UUID
 
+from django.db.models import Q
+
 from billing.rules import Period
+from tenants.access import Actor
 from tenants.models import AuditEntry
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
 from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
@@ -74,11 +78,25 @@ class StepChanges:
     rows: tuple[RuleChange, ...]
 
 
-def rule_changes(tenant_id: UUID | None, days: Period) -> list[RuleChange]:
-    """The changes of these UTC days, the oldest first; of more than `MOST` the newest."""
+def changes_seen(actor: Actor, days: Period) -> list[RuleChange]:
+    """The changes of these UTC days that a member sees: admins and leads do."""
+    if actor.is_tenant_admin:
+        return rule_changes(actor.tenant_id, days)
+    led = [project for project in actor.roles if actor.may_lead(project)]
+    return rule_changes(actor.tenant_id, days, led) if led else []
+
+
+def rule_changes(
+    tenant_id: UUID | None, days: Period, led: Collection[UUID] | None = None
+) -> list[RuleChange]:
+    """The changes of these UTC days, the oldest first; of more than `MOST` the newest. With `led` those that
+    leads of these projects see."""
     since, until = (datetime.combine(day, time(), UTC) for day in (days.starts, days.ends))
     wanted = LogFilter(since=since, until=until)
     found = log_entries(tenant_id, wanted).filter(action__in=KIND_OF)
+    if led is not None:
+        own = Q(detail__project=None) | Q(detail__project__in=[str(each) for each in led])
+        found = found.filter(Q(action__in=(*KINDS["policy"], *KINDS["prices"])) | Q(action="quota.set") & own)
     rows = list(found.order_by("-at", "-id")[:MOST])
     names = log_names(rows)
     return [_change(row, names.get(row.actor_id or 0, "")) for row in reversed(rows)]

@@ -37,7 +37,8 @@ from allocation.features.policy_lab.versions import (
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import VersionFacts
 from allocation.services.policy.differences import version_lines
-from allocation.services.policy.parts import part_names
+from allocation.services.policy.parts import part_names, whole_site_names
+from allocation.services.policy.policies import policy_differences
 from allocation.web.parts.times import length_words
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
@@ -98,11 +99,23 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "sums": sums_by_tenant(shadow) if shadow else [],
         "differences": differences_of(shadow)[:DIFFERENCES_SHOWN] if shadow else [],
         "is_live": number == live.number,
+        "whole_site": [] if number == live.number else _whole_site(live, facts.version),
         "is_mine": is_mine,
         "is_alone": is_only_operator(actor.user_id),
         "may_approve": not is_mine and facts.approval is None and facts.last is None,
         "may_go_back": facts.version.state == PolicyVersion.State.RETIRED,
     }
+
+
+def _whole_site(live: PolicyVersion, version: PolicyVersion) -> list[tuple[str, str]]:
+    """Why a version can't be in force for some GPU classes, or organisations, only: what it changes that has
+    one value for all."""
+    changed = policy_differences(live, version)["after"]
+    rows = [
+        (where, [*whole_site_names(changed, tenants=is_tenants), *sorted(version.scenario)])
+        for where, is_tenants in (("GPU classes", False), ("organisations", True))
+    ]
+    return [(where, ", ".join(names)) for where, names in rows if names]
 
 
 def _for_words(act: PolicyActivation) -> str:

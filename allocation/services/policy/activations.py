@@ -35,7 +35,8 @@ from allocation.services.policy.scenarios import (
 )
 from allocation.services.record.site_events import policy_event
 from allocation.words.refusals import refusal_text
-from tenants.audit import platform_record
+from tenants.audit import audit_in, platform_record
+from tenants.models import Tenant
 from tenants.platform.errors import Refused, invalid
 from tenants.queries import is_only_operator
 
@@ -257,6 +258,7 @@ def _carry_out(made: PolicyActivation, live: PolicyVersion, now: datetime) -> No
     _end(made, State.DONE, now)
     action = _ACTIONS.get(made.kind, "policy.published")
     _log(made, action, made.asked_by_id, now, **_approval_words(made))
+    _tell(made, action, live, now)
     escalations_from_policy(node_policy_of(version.document), now)
     policy_event(version, now)
 
@@ -308,6 +310,19 @@ def _log(made: PolicyActivation, action: str, operator_id: int | None, now: date
         now,
         before={**changes["before"], "version": former.number},
         after={**changes["after"], **{name: value for name, value in said.items() if value}},
+    )
+
+
+def _tell(made: PolicyActivation, action: str, live: PolicyVersion, now: datetime) -> None:
+    """Writes into the logs of the organisations that it is for which version is in force, and no more."""
+    tenants = Tenant.objects.filter(id__in=made.tenants) if made.tenants else Tenant.objects.all()
+    audit_in(
+        tenants.order_by("slug").values_list("id", flat=True),
+        actor_id=made.asked_by_id,
+        action=action,
+        target=("policy", made.version_id),
+        now=now,
+        detail={"before": {"version": live.number}, "after": {"version": made.in_force_id}},
     )
 
 

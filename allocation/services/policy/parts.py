@@ -5,7 +5,7 @@ the document that was in force, and the `parts` in which another version says ot
 one version, replays with it, and going back is going back to the version before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -68,6 +68,12 @@ def part_values(changed: Mapping[str, object], part: Part) -> dict[str, Any]:
         )
         raise invalid("not_for_a_part", sentence, "tenants" if part.tenants else "classes")
     return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
+
+
+def whole_site_names(changed: Iterable[str], *, tenants: bool) -> list[str]:
+    """Which of these parameters have one value for all classes, or for all `tenants`, in words."""
+    able = BY_TENANT if tenants else BY_CLASS
+    return [LABELS.get(name, name) for name in changed if name not in able]
 
 
 def parts_with(live: Sequence[Row], number: int, part: Part, values: Mapping[str, Any]) -> list[Row]:

@@ -9,7 +9,8 @@ from django.utils import timezone
 from allocation.features.insights.charts import bars_of
 from allocation.features.insights.rule_changes import RuleChange, by_step
 from tenants.audit import audit_record, platform_record
-from tests.api.builders import Site, said
+from tenants.models import AuditEntry
+from tests.api.builders import Api, Site, said
 from tests.builders import a_tenant
 from tests.roles import as_system
 
@@ -74,6 +75,60 @@ def test_two_periods_are_compared_with_what_else_changed(site: Site) -> None:
     assert site.researcher.get("platform-kpi-comparison").status_code == 403
     odd = site.operator.get("platform-kpi-comparison?against_from=2026-11-09&against_to=2026-11-02")
     assert odd.status_code == 422
+
+
+@pytest.mark.django_db
+def test_leads_see_policies_prices_and_quotas_that_are_theirs(site: Site) -> None:
+    """Not another project's quota, not the limits of persons, and no other organisation's policy."""
+    at, by = NOW - timedelta(days=1), site.people["operator"].pk
+    rows = [
+        ("policy.published", None, {"before": {"version": 6}, "after": {"version": 7}}),
+        ("quota.set", None, {"project": None, "after": {"weight": 1}}),
+        ("quota.set", None, {"project": str(site.project.pk), "after": {"weight": 2}}),
+        ("quota.set", None, {"project": str(site.hidden.pk), "after": {"weight": 3}}),
+        ("person_quota.set", None, {"after": {"weight": 4}}),
+        ("policy.published", site.other_project.tenant, {"after": {"version": 8}}),
+        ("quota.set", site.other_project.tenant, {"project": None, "after": {"weight": 5}}),
+    ]
+    with as_system():
+        for action, tenant, detail in rows:
+            audit_record(
+                tenant_id=(tenant or site.project.tenant).pk,
+                actor_id=by,
+                action=action,
+                target=("quota", "x"),
+                now=at,
+                detail=detail,
+            )
+
+    def seen(who: Api) -> list[list[str]]:
+        now, _ = said(who.get("kpi-comparison"))["items"]
+        return [row["values"] for row in now["changes"] if row["kind"] != "prices"]
+
+    assert seen(site.lead) == [["version: 6 to 7"], ["weight: 1"], ["weight: 2"]]
+    assert len(seen(site.admin)) == 5
+    assert seen(site.researcher) == []
+    shown = said(site.lead.get("kpi-comparison"))["items"][0]["changes"]
+    assert any(row["kind"] == "prices" for row in shown)
+
+
+@pytest.mark.django_db
+def test_who_it_is_for_learns_of_a_policy_by_its_number_alone(site: Site) -> None:
+    first = said(site.operator.post("policy/versions", {"document": {"age_step": 43_200}}))["number"]
+    other = said(site.operator.post("policy/versions", {"document": {"age_step": 43_200, "patience": 600}}))[
+        "number"
+    ]
+    north = site.other_project.tenant.slug
+    for number, tenants in ((first, []), (other, [north])):
+        sent = {"waiver": "I am alone.", "tenants": tenants}
+        assert site.operator.post(f"policy/versions/{number}/activate", sent).status_code == 201
+    for tenant, numbers in ((site.project.tenant, [first]), (site.other_project.tenant, [first, other])):
+        with as_system():
+            found = AuditEntry.objects.filter(tenant=tenant, action="policy.published").order_by("at", "id")
+            details = [(int(each.object_id), each.detail) for each in found]
+        assert [number for number, _ in details] == numbers
+        for _, detail in details:
+            assert detail["before"].keys() == detail["after"].keys() == {"version"}
 
 
 @pytest.mark.django_db

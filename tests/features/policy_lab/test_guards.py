@@ -73,7 +73,7 @@ def test_a_candidate_that_starves_a_tier_is_taken_back(site: Site) -> None:
     assert live() == 1
     with as_system():
         made = PolicyActivation.objects.latest("id")
-        entry = AuditEntry.objects.get(action="policy.returned")
+        entry = AuditEntry.objects.get(tenant=None, action="policy.returned")
     assert (made.kind, made.former_id, made.reason) == ("return", number, f"Guard: {why}")
     assert entry.detail["after"]["reason"] == f"Guard: {why}"
     assert checked(2 * HOUR) == "", "the version before has no guard"

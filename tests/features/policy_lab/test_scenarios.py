@@ -274,6 +274,8 @@ def test_the_page_drafts_what_was_changed_and_adds_to_an_earlier_draft(site: Sit
     assert client.post(at, chosen | {"tier spot grace_seconds": "soon"}).status_code == 422
     made = client.post(at, chosen | {"tier spot grace_seconds": "77", "tier spot pausable": "yes"})
     assert made["Location"] == "/ops/policy/versions/2"
+    drafts = client.get("/ops/policy/versions/2").content.decode()
+    assert drafts.count("because these have one value for all: tiers.") == 2
     again = client.post(
         "/ops/policy/versions/2/scenario",
         chosen | {f"quota {slug}/h100 cap_gpu_hours": "900", "price h100/spot per_gpu_hour": "1.20"},

@@ -72,7 +72,7 @@ def test_a_version_is_in_force_from_its_time_on(site: Site) -> None:
         tick_run(starts)
     assert (live(), state(first)) == (number, "retired")
     with as_system():
-        (entry,) = AuditEntry.objects.filter(action="policy.published")
+        (entry,) = AuditEntry.objects.filter(tenant=None, action="policy.published")
     assert entry.detail["after"]["approved_by"] == "otto"
     assert entry.detail["before"]["grid"] == 300
 
@@ -103,13 +103,13 @@ def test_the_only_operator_waits_for_a_day_or_says_why_not(site: Site) -> None:
         policy_activate(number=number, now=NOW, operator_id=author.pk)
         assert activations_carry_out(NOW + timedelta(hours=23)) == 0
         assert activations_carry_out(NOW + timedelta(days=1)) == 1
-        last = AuditEntry.objects.filter(action="policy.published").latest("id")
+        last = AuditEntry.objects.filter(tenant=None, action="policy.published").latest("id")
     assert last.detail["after"]["second_operator"] == "There is none. It waited for a day."
     assert live() == number
     other = drafted(author, grid=900)
     with as_system():
         policy_activate(number=other, now=NOW, operator_id=author.pk, waiver="The queue stands still.")
-        last = AuditEntry.objects.filter(action="policy.published").latest("id")
+        last = AuditEntry.objects.filter(tenant=None, action="policy.published").latest("id")
     assert last.detail["after"]["second_operator"] == "There is none. Waived: The queue stands still."
     assert (live(), state(first)) == (other, "retired")
 
@@ -152,7 +152,7 @@ def test_going_back_is_one_act_with_a_reason(site: Site) -> None:
         policy_rollback(now=NOW, operator_id=None, reason="Starts were late.")
         assert live() == second_number
         policy_rollback(now=NOW, operator_id=None, reason="Further back.", number=first)
-        entry = AuditEntry.objects.filter(action="policy.rolled_back").latest("id")
+        entry = AuditEntry.objects.filter(tenant=None, action="policy.rolled_back").latest("id")
     assert live() == first
     assert entry.detail["after"] == {"grid": 300, "version": first, "reason": "Further back."}
     assert entry.detail["before"] == {"grid": 600, "version": second_number}
