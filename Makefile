@@ -89,11 +89,11 @@ mutants: $(TESTING)
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
 
-# The long tests on a real Slurm, and integrations/ in real Airflow, Prefect and Snakemake, which get an
+# The long tests on a real Slurm, a real JupyterLab, and integrations/ in real Airflow, Prefect and Snakemake, which get an
 # environment of their own (450 MB).
 # Their lock has no hashes: pip refuses a package that is named with and without its extras.
-test-engines: $(TESTING) $(ENGINES)/installed slurm
-	$(BIN)/python -m pytest -q -m engines tests/slurm
+test-engines: $(TESTING) $(ENGINES)/installed $(NOTEBOOK)/installed slurm
+	$(BIN)/python -m pytest -q -m engines tests/slurm tests/browser
 	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
 check: $(TESTING)
