@@ -90,11 +90,11 @@ mutants: $(TESTING)
 test-containers: $(TESTING)
 	$(BIN)/python -m pytest -q -m containers tests/containers
 
-# The long tests on a real Slurm and on an API server of ours with kubectl, and integrations/ in real Airflow, Prefect and Snakemake, which get an
-# environment of their own (450 MB).
+# The long tests on a real Slurm, on an API server of ours with kubectl, and in a real JupyterLab, and
+# integrations/ in real Airflow, Prefect and Snakemake, which get an environment of their own (450 MB).
 # Their lock has no hashes: pip refuses a package that is named with and without its extras.
-test-engines: $(TESTING) $(ENGINES)/installed slurm kubectl
-	$(BIN)/python -m pytest -q -m engines tests/slurm tests/kubernetes
+test-engines: $(TESTING) $(ENGINES)/installed $(NOTEBOOK)/installed slurm kubectl
+	$(BIN)/python -m pytest -q -m engines tests/slurm tests/kubernetes tests/browser
 	ENGINES=$(ENGINES) $(BIN)/python -m pytest -q -m engines tests/integrations
 
 # The callbacks of integrations/ in real trainers of Hugging Face and Lightning, with the PyTorch for

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import IO, Any
 
 import psycopg
 
+from agent.ports.notebook_programs import notebook_signal
 from devtools.launch.embedded import (
     Home,
     ServerMissing,
@@ -171,6 +173,13 @@ def demo_run(demo: Demo) -> None:
     finally:
         lines.say("launcher", "stopping")
         supervisor.stop()
+        notebooks_end(demo)
+
+
+def notebooks_end(demo: Demo) -> None:
+    """Ends the notebooks, which an agent that ends leaves running."""
+    for record in demo.var.glob("agents/*/notebooks/*.json"):
+        notebook_signal(record.stem, os.geteuid(), signal.SIGTERM)
 
 
 def _step(words: str) -> None:

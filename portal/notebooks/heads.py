@@ -18,7 +18,7 @@ _HOP = frozenset(
         *(b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"http2-settings"),
     }
 )
-# What a notebook must not hear from a browser about its address, as if we had said it.
+# What a browser must not say in place of a proxy.
 _SAID_BY_PROXIES = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"x-scheme", b"remote-user")
 # What would reach beyond the notebook's origin.
 _NOT_PASSED = frozenset({b"alt-svc", b"strict-transport-security", b"nel", b"report-to"})

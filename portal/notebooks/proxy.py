@@ -236,7 +236,7 @@ class Connection:
             raise BadHead(503, "Too many tunnels.") from None
 
     async def _enter(self, request: h11.Request, label: str) -> None:
-        """Changes a ticket into a cookie, and goes on to the notebook."""
+        """Changes a ticket into a cookie, and leads on to the notebook."""
         site = self._proxy.site
         found = parse_qs(urlsplit(request.target.decode("latin-1")).query).get("ticket", [])
         taken = None
@@ -257,7 +257,7 @@ class Connection:
         if not body:
             # Its end.
             await self._event()
-        # A tunnel that was idle may be dead. Who only reads is not told.
+        # A tunnel that was idle may be dead. A request that only reads is sent again.
         tries = 2 if request.method in (b"GET", b"HEAD") and not body else 1
         while True:
             tries -= 1

@@ -208,23 +208,23 @@ def test_a_notebook_from_the_button_to_the_end_of_its_booking(site: NotebookSite
 def test_who_has_no_right_to_a_notebook_gets_nothing_of_it(site: NotebookSite) -> None:
     booking = site.running_booking()
     row = site.notebook(booking)
-    stranger = site.browser(row)
-    assert stranger.get("/").status_code == 403
-    assert stranger.get("/", headers={"Cookie": f"gpu-notebook={row.tenant_id.hex}.x"}).status_code == 403
+    visitor = site.browser(row)
+    assert visitor.get("/").status_code == 403
+    assert visitor.get("/", headers={"Cookie": f"gpu-notebook={row.tenant_id.hex}.x"}).status_code == 403
 
     ticket = site.ticket(booking)
     # A ticket of one notebook opens no other host, and is used once.
     elsewhere = {"Host": f"{'0' * 20}.notebook.localhost:{site.port}"}
-    assert stranger.get(ENTER, params={"ticket": ticket}, headers=elsewhere).status_code == 403
-    entered = stranger.get(ENTER, params={"ticket": ticket})
+    assert visitor.get(ENTER, params={"ticket": ticket}, headers=elsewhere).status_code == 403
+    entered = visitor.get(ENTER, params={"ticket": ticket})
     assert entered.status_code == 303
-    assert stranger.get(ENTER, params={"ticket": ticket}).status_code == 403
+    assert visitor.get(ENTER, params={"ticket": ticket}).status_code == 403
     cookie = {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
-    assert stranger.get("/", headers=cookie).status_code == 200
-    assert stranger.get("/", headers={**elsewhere, **cookie}).status_code == 403
+    assert visitor.get("/", headers=cookie).status_code == 200
+    assert visitor.get("/", headers={**elsewhere, **cookie}).status_code == 403
     # A page of another origin, with the cookie of the person.
     evil = {"Origin": "http://evil.notebook.localhost"}
-    assert stranger.get("/", headers={**cookie, **evil}).status_code == 403
+    assert visitor.get("/", headers={**cookie, **evil}).status_code == 403
 
     # Signed out at the portal: out of the notebook within seconds, with what is open.
     with site.socket_of(row, cookie["Cookie"]) as opened:
@@ -233,7 +233,7 @@ def test_who_has_no_right_to_a_notebook_gets_nothing_of_it(site: NotebookSite) -
         until_closed(opened)
     with pytest.raises(InvalidStatus):
         site.socket_of(row, cookie["Cookie"])
-    assert stranger.get("/", headers=cookie).status_code == 403
+    assert visitor.get("/", headers=cookie).status_code == 403
 
 
 @pytest.mark.turn
