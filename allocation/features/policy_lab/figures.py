@@ -79,7 +79,7 @@ class _Waits:
         self._past = [each for each in found.history.past if not each.is_first and not each.request.fixed]
 
     def rows(self, name_of: Callable[[Past], str]) -> list[Report]:
-        """A row for each name, also of whom only fixed windows are known, which wait for nothing."""
+        """A row for each name, also where only fixed windows are known, which wait for nothing."""
         groups: dict[str, list[Past]] = {name_of(past): [] for past in self._found.history.past}
         for past in self._past:
             groups[name_of(past)].append(past)

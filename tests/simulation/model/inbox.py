@@ -40,8 +40,8 @@ def message_apply(tables: Tables, site: Site, name: str, message: wire.FromAgent
             if said == "applied":
                 inventory_apply(tables, site, name, message, now)
             return said
-        case wire.Examination():
-            raise AssertionError("simulated agents examine no node")
+        case wire.Examination() | wire.Notebooks():
+            raise AssertionError("simulated agents examine no node and run no notebook")
 
 
 def inventory_apply(tables: Tables, site: Site, name: str, message: wire.Inventory, now: float) -> None:

@@ -119,7 +119,7 @@ def test_the_days_of_a_gpu_show_each_booking_on_its_days() -> None:
     first, second = a_node(now=NOW, gpus=2).gpus.all()
     starts = datetime(2026, 11, 18, 18, tzinfo=UTC)
     a_place(_booked(mine, starts, 12, "night"), first)
-    a_place(_booked(mine, starts, 2, "beside"), second)
+    a_place(_booked(mine, starts, 2, "neighbour"), second)
     span = gpu_span("", UTC, NOW)
     found = gpu_days(_read(mine, span), _look(span), "gpu-a1-01/0")
     assert found is not None
