@@ -9,7 +9,7 @@ from django.utils import timezone
 from allocation.features.insights.charts import bars_of
 from allocation.features.insights.rule_changes import RuleChange, by_step
 from tenants.audit import audit_record, platform_record
-from tenants.models import AuditEntry
+from tenants.models import AuditEntry, Tenant
 from tests.api.builders import Api, Site, said
 from tests.builders import a_tenant
 from tests.roles import as_system
@@ -81,7 +81,7 @@ def test_two_periods_are_compared_with_what_else_changed(site: Site) -> None:
 def test_leads_see_policies_prices_and_quotas_that_are_theirs(site: Site) -> None:
     """Not another project's quota, not the limits of persons, and no other organisation's policy."""
     at, by = NOW - timedelta(days=1), site.people["operator"].pk
-    rows = [
+    rows: list[tuple[str, Tenant | None, dict[str, object]]] = [
         ("policy.published", None, {"before": {"version": 6}, "after": {"version": 7}}),
         ("quota.set", None, {"project": None, "after": {"weight": 1}}),
         ("quota.set", None, {"project": str(site.project.pk), "after": {"weight": 2}}),
