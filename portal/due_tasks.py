@@ -11,6 +11,7 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
+from allocation.features.capacity.backlog import backlogs_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.jira.models import JiraMessage
 from allocation.features.notebooks.services import notebooks_unordered
@@ -36,6 +37,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "billing.guardrails": rungs_to_mark,
     "capacity.turn": capacity_due,
     "burst": bookings_due,
+    "backlogs": backlogs_due,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
@@ -46,7 +48,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "resets": lambda _: PasswordReset.objects.all(),
 }
 # Another question of a task.
-_TASK_OF = {"resets": "mail.send", "burst": "capacity.turn"}
+_TASK_OF = {"resets": "mail.send", "burst": "capacity.turn", "backlogs": "capacity.turn"}
 ASKED = frozenset({_TICK, *_QUESTIONS} - _TASK_OF.keys())
 """The tasks that are sent only if there is something to do."""
 

@@ -75,6 +75,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("heatmap", "/t/helix/heatmap"),
         ("capacity", "/t/helix/capacity"),
         ("capacity-sprints", "/t/helix/capacity/sprints/protein-folding"),
+        ("capacity-backlog", "/t/helix/capacity/backlog/protein-folding"),
         ("overview", "/t/helix/overview"),
         ("workloads", "/t/helix/workloads"),
         ("workload", "/t/helix/workloads/language-models/docking"),

@@ -57,7 +57,9 @@ class CapacityPlan(models.Model):
         related_name="+",
         help_text="The only booking that it is for; null: all of the project on the class.",
     )
-    reference = models.CharField(max_length=500, blank=True, help_text="Address of the sprint.")
+    reference = models.CharField(
+        max_length=500, blank=True, help_text="Address of the sprint, or `backlog:` and the class."
+    )
     state = models.CharField(max_length=9, choices=State.choices)
     note = models.CharField(max_length=300, blank=True, help_text="Why it is in its state.")
     committed = models.DecimalField(**MONEY, default=Decimal(0), db_default=Decimal(0))
@@ -250,3 +252,47 @@ class SprintRule(models.Model):
             ),
             models.CheckConstraint(condition=Q(gpus__gte=1, most_cost__gt=0), name="sprint_rule_has_bounds"),
         ]
+
+
+class BacklogRule(models.Model):
+    """What a project rents of a class when its bookings would wait for too long, and whether it is asked
+    first."""
+
+    class Mode(models.TextChoices):
+        """What a long wait leads to."""
+
+        OFF = "off", "Nothing"
+        PROPOSE = "propose", "A plan that a lead approves"
+        RENT = "rent", "A plan that is active"
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)
+    project = models.ForeignKey(Project, PROTECT, db_constraint=False, related_name="+", db_index=False)
+    gpu_class = models.ForeignKey(GpuClass, PROTECT)
+    mode = models.CharField(max_length=7, choices=Mode.choices)
+    wait_minutes = models.PositiveSmallIntegerField(
+        help_text="Longest wait from when a booking could begin to its expected start."
+    )
+    gpus = models.PositiveSmallIntegerField()
+    hours = models.PositiveSmallIntegerField(help_text="That a plan is open.")
+    most_cost = models.DecimalField(**MONEY, help_text="Of its plans of a calendar month (UTC).")
+    note = models.CharField(max_length=300, blank=True, help_text="Why it could make no plan.")
+    changed = models.DateTimeField()
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "gpu_class"], name="backlog_rule_once"),
+            models.CheckConstraint(
+                condition=Q(mode__in=("off", "propose", "rent")), name="backlog_rule_mode_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(gpus__gte=1, hours__gte=1, most_cost__gt=0, wait_minutes__gte=10),
+                name="backlog_rule_has_bounds",
+            ),
+        ]
+
+    @property
+    def reference(self) -> str:
+        """What its plans refer to, so that only one of them is open at a time."""
+        return f"backlog:{self.gpu_class_id}"

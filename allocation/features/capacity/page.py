@@ -7,7 +7,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from allocation.features.capacity.backlog import BacklogRuleTerms, backlog_rule_set, backlog_rules_of
 from allocation.features.capacity.models import (
+    BacklogRule,
     CapacityMachine,
     CapacityPlan,
     CapacitySpend,
@@ -120,6 +122,24 @@ def _sprint_initial(actor: Actor, project: str) -> Mapping[str, Any]:
     }
 
 
+def _backlog_shown(actor: Actor, now: datetime, project: str) -> dict[str, Any]:
+    row = project_may_plan(actor, project)
+    plans = plans_visible(actor).filter(project=row, source=CapacityPlan.Source.BACKLOG)
+    currency = next((each.currency for each in offers()), "")
+    return {
+        "project": row,
+        "rules": [
+            {"rule": each, "most": money_text(each.most_cost, currency)}
+            for each in backlog_rules_of(actor, project)
+        ],
+        "plans": [_plan_shown(each, actor, now) for each in plans.prefetch_related("machines")[:10]],
+    }
+
+
+def _backlog_initial(actor: Actor, project: str) -> Mapping[str, Any]:
+    return {"mode": "propose", "wait_minutes": 240, "count": 4, "hours": 12}
+
+
 def _made(plan: CapacityPlan) -> str:
     if plan.state == plan.State.ACTIVE:
         return f"The plan is active: up to {money_text(plan.most_cost, plan.currency)} are held for it."
@@ -198,6 +218,20 @@ urlpatterns = [
             terms=SprintRuleTerms,
             choices={"mode": lambda _: SprintRule.Mode.choices, "gpu_class": _classes},
             initial=_sprint_initial,
+        ),
+    ),
+    form_page(
+        "capacity/backlog/<slug:project>",
+        "capacity-backlog",
+        "capacity/backlog.html",
+        _backlog_shown,
+        Act(
+            "set",
+            backlog_rule_set,
+            "The rule holds from now on.",
+            terms=BacklogRuleTerms,
+            choices={"mode": lambda _: BacklogRule.Mode.choices, "gpu_class": _classes},
+            initial=_backlog_initial,
         ),
     ),
     operator_form_page(

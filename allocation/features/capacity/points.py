@@ -25,6 +25,8 @@ sentences_add(
         "too_many_plans": gettext_lazy("The project has %(most)s open plans already. Cancel one first."),
         "sprint_mode": gettext_lazy("Choose off, propose or rent."),
         "sprint_issue": gettext_lazy("Write the key of an issue, such as GPU-1."),
+        "backlog_spent": gettext_lazy("The rule has used its %(most)s of this month."),
+        "backlog_found": gettext_lazy("Bookings that would wait too long: %(bookings)s, GPUs: %(gpus)s."),
         "burst_advice": gettext_lazy(
             "Own GPUs: %(own)s. A rented machine: in %(lead)s, for %(cost)s at most."
         ),
@@ -40,6 +42,8 @@ sentences_add(
 ACTIONS["capacity_plan.made"] = "planned to rent GPUs for {object}"
 ACTIONS["capacity_plan.approved"] = "approved renting GPUs for {object}"
 ACTIONS["capacity_plan.cancelled"] = "cancelled renting GPUs for {object}"
+ACTIONS["backlog_rule.set"] = "set what the backlog of {object} rents"
+NAMED_BY["backlog_rule"] = ("project",)
 ACTIONS["sprint_rule.set"] = "set what sprints of {object} rent"
 NAMED_BY["sprint_rule"] = ("project",)
 ACTIONS["machine.released"] = "gave back the machine {object}"

@@ -6,7 +6,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from allocation.features.capacity.models import CapacityMachine, CapacityPlan, SprintRule
+from allocation.features.capacity.backlog import BacklogRuleTerms, backlog_rule_set, backlog_rules_of
+from allocation.features.capacity.models import BacklogRule, CapacityMachine, CapacityPlan, SprintRule
 from allocation.features.capacity.orphans import orphan_release
 from allocation.features.capacity.providers import offers
 from allocation.features.capacity.rules import Offer
@@ -85,7 +86,7 @@ class PlanFields(serializers.Serializer[Any]):
     booking = serializers.CharField(
         source="booking.label", default=None, allow_null=True, help_text="The only booking that it is for."
     )
-    reference = serializers.CharField(help_text="Address of the sprint, if there is one.")
+    reference = serializers.CharField(help_text="Address of the sprint, or `backlog:` and the class.")
     state = serializers.ChoiceField(CapacityPlan.State.values)
     note = serializers.CharField()
     created = serializers.DateTimeField()
@@ -102,6 +103,21 @@ class SprintRuleOut(serializers.Serializer[Any]):
     count = serializers.IntegerField(source="gpus")
     most_cost = Money(max_digits=20)
     issue = serializers.CharField()
+    changed = serializers.DateTimeField()
+    changed_by = Username()
+
+
+class BacklogRuleOut(serializers.Serializer[Any]):
+    """What a project rents of a class when its bookings would wait for too long."""
+
+    project = Slug()
+    mode = serializers.ChoiceField(BacklogRule.Mode.values)
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    wait_minutes = serializers.IntegerField()
+    count = serializers.IntegerField(source="gpus")
+    hours = serializers.IntegerField(help_text="That a plan is open.")
+    most_cost = Money(max_digits=20, help_text="Of its plans of a calendar month (UTC).")
+    note = serializers.CharField(help_text="Why it could make no plan at its last attempt.")
     changed = serializers.DateTimeField()
     changed_by = Username()
 
@@ -173,6 +189,25 @@ def read_sprint_rule(call: ApiView, slug: str) -> SprintRule:
 def set_sprint_rule(call: ApiView, terms: SprintRuleTerms, slug: str) -> SprintRule:
     """A lead sets it. It acts on sprints of boards that Jira is mapped to, when they start and close."""
     return sprint_rule_set(actor=call.actor, project=slug, terms=terms, now=call.now)
+
+
+@rest.list(
+    "projects/<slug:slug>/backlog-rules", "List what a project's backlog rents", BacklogRuleOut, order=("id",)
+)
+def list_backlog_rules(call: ApiView, slug: str) -> QuerySet[BacklogRule]:
+    """Lists the rules of a project, one for each class."""
+    return backlog_rules_of(call.actor, slug)
+
+
+@rest.put(
+    "projects/<slug:slug>/backlog-rules",
+    "Set what a project's backlog rents of a class",
+    BacklogRuleOut,
+    terms=BacklogRuleTerms,
+)
+def set_backlog_rule(call: ApiView, terms: BacklogRuleTerms, slug: str) -> BacklogRule:
+    """A lead sets it. While one of its plans is open, it makes no other one."""
+    return backlog_rule_set(actor=call.actor, project=slug, terms=terms, now=call.now)
 
 
 @ops.list("platform-machines", "List all rented machines", MachineOut, order=("-requested", "-id"))

@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from allocation.features.capacity.acquiring import machines_plan, machines_request
+from allocation.features.capacity.backlog import backlog_plan, backlogs_due
 from allocation.features.capacity.burst import bookings_burst
 from allocation.features.capacity.cloud import Cloud
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
@@ -85,6 +86,8 @@ def _turn(now: datetime, open_provider: Callable[[Provider], Machines]) -> None:
 
     plans_of_departed_cancel(now)
     bookings_burst(now)
+    for rule in list(backlogs_due(now).order_by("id").values_list("id", flat=True)):
+        failures.handle(f"backlog rule {rule}", partial(backlog_plan, rule, now))
     machines_plan(now)
     listed = _listed(by_name, at)
     machines_request(at, by_name, listed, now)

@@ -107,6 +107,14 @@ JIRA_SITE = {
 }
 _PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
 BODIES: dict[str, Any] = {
+    "backlog-rules": {
+        "mode": "off",
+        "gpu_class": "h100",
+        "wait_minutes": 60,
+        "count": 1,
+        "hours": 4,
+        "most_cost": "5",
+    },
     "sprint-rule": {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"},
     "jira/<uuid:connection_id>/projects": {
         "project": "folding",
