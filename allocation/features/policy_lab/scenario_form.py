@@ -23,6 +23,7 @@ from allocation.services.policy.scenarios import (
 from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Tenant, User
 from tenants.platform.errors import Refused, invalid
+from tenants.web.tiers import TERMS
 
 TITLES = {"tier": "Tiers", "quota": "Quotas", "price": "Prices", "peak_hours": "Peak hours"}
 YES, NO = "yes", "no"
@@ -103,8 +104,13 @@ def _table(kind: str, inputs: Iterable[Input]) -> tuple[list[str], list[tuple[st
             rows.setdefault(each.key[at], []).append(each)
             columns[each.key[other]] = None
     words = (lambda name: name) if kind == "tier" else field_label
-    named = field_label if kind == "tier" else (lambda name: name or "The site")
+    named = _tier_term if kind == "tier" else (lambda name: name or "The site")
     return [words(each) for each in columns], [(named(name), row) for name, row in rows.items()]
+
+
+def _tier_term(name: str) -> str:
+    words = TERMS.get(name, field_label(name))
+    return f"{words}, in seconds" if name.endswith("_seconds") else words
 
 
 def _changed(typed: Mapping[Key, str], present: Values, kept: Values) -> Values:

@@ -1,6 +1,6 @@
-"""A month by day and class, and the days of one GPU. No database, no template."""
+"""Five weeks by day and class, and the days of one GPU. No database, no template."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
@@ -11,9 +11,10 @@ from allocation.web.timeline.grid import gangs_of, gpu_row, tint
 from allocation.web.timeline.span import ZOOMS, Span, Zoom, since_read, since_text
 
 WEEK = 7
+WEEKS = 5
 GPU_DAYS = 14
 """Days that the calendar of one GPU shows."""
-MONTH = Zoom("month", "Month", timedelta(days=31), 31, 24, timedelta(0))
+MONTH = Zoom("month", "Month", timedelta(weeks=WEEKS), WEEKS * WEEK, 24, timedelta(0))
 Link = Callable[..., str]
 """Returns the page's address with changed values."""
 
@@ -32,9 +33,9 @@ class ClassDay:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of the month; `own` counts the reader's own bookings on it."""
+    """A day; `own` counts the reader's own bookings on it. The first day of a month has its name."""
 
-    number: int
+    number: str
     name: str
     url: str
     is_today: bool
@@ -44,9 +45,10 @@ class Day:
 
 
 def month_span(since: str, zone: tzinfo, now: datetime) -> Span:
-    """Returns the month of an address, from its first local midnight to that of the next month."""
-    first = (since_read(since, zone) or now).astimezone(zone).date().replace(day=1)
-    return Span(MONTH, Window(_midnight(first, zone), _midnight(next_month(first), zone)), zone)
+    """Returns five weeks, from the Monday of the week of an address on."""
+    day = (since_read(since, zone) or now).astimezone(zone).date()
+    first = day - timedelta(days=day.weekday())
+    return Span(MONTH, Window(_midnight(first, zone), _midnight(first + MONTH.length, zone)), zone)
 
 
 def gpu_span(since: str, zone: tzinfo, now: datetime) -> Span:
@@ -56,9 +58,11 @@ def gpu_span(since: str, zone: tzinfo, now: datetime) -> Span:
     return Span(ZOOMS["2w"], window, zone)
 
 
-def next_month(first: date) -> date:
-    """Returns the first day of the month after."""
-    return (first.replace(day=1) + timedelta(days=32)).replace(day=1)
+def moved(span: Span, steps: int) -> datetime:
+    """Returns the first midnight of the days before or after these."""
+    days = round(span.window.length / timedelta(days=1)) * steps
+    first = span.window.starts.astimezone(span.zone).date()
+    return _midnight(first + timedelta(days=days), span.zone)
 
 
 def local_days(span: Span) -> Iterator[tuple[date, Window]]:
@@ -70,12 +74,10 @@ def local_days(span: Span) -> Iterator[tuple[date, Window]]:
         at += timedelta(days=1)
 
 
-def month_weeks(timeline: Timeline, look: ViewOptions, link: Link) -> list[list[Day | None]]:
-    """Returns the weeks of a month from Monday on; None stands for days of other months."""
+def month_weeks(timeline: Timeline, look: ViewOptions, link: Link) -> list[list[Day]]:
+    """Returns the weeks from Monday on."""
     gpus = _by_class(timeline)
-    days: list[Day | None] = [None] * look.span.window.starts.astimezone(look.span.zone).weekday()
-    days += [_day(at, window, gpus, look, link) for at, window in local_days(look.span)]
-    days += [None] * (-len(days) % WEEK)
+    days = [_day(at, window, gpus, look, link) for at, window in local_days(look.span)]
     return [days[at : at + WEEK] for at in range(0, len(days), WEEK)]
 
 
@@ -127,7 +129,7 @@ def _day(
     rest = Window(max(window.starts, look.now), window.ends)
     is_over = rest.starts >= rest.ends
     return Day(
-        number=at.day,
+        number=f"{at.day} {at:%b}" if at.day == 1 else f"{at.day}",
         name=_title(name),
         url=link(view="", span="", from_=since),
         is_today=window.starts <= look.now < window.ends,
@@ -158,10 +160,3 @@ def _title(words: str) -> str:
 
 def _midnight(at: date, zone: tzinfo) -> datetime:
     return datetime(at.year, at.month, at.day, tzinfo=zone).astimezone(UTC)
-
-
-def labels_of(weeks: Iterable[Iterable[Day | None]]) -> tuple[str, ...]:
-    """Returns the classes of a month, in their order."""
-    days = (day for week in weeks for day in week if day is not None and day.classes)
-    first = next(days, None)
-    return tuple(each.label for each in first.classes) if first else ()

@@ -18,7 +18,7 @@ from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.bookings.request_panel.panel import panel_context
 from allocation.web.parts.times import clock
-from allocation.web.timeline.calendar import gpu_days, gpu_span, labels_of, month_span, month_weeks
+from allocation.web.timeline.calendar import gpu_days, gpu_span, month_span, month_weeks, moved
 from allocation.web.timeline.elements import Group, ViewOptions
 from allocation.web.timeline.grid import grid_groups
 from allocation.web.timeline.span import (
@@ -37,7 +37,6 @@ from tenants.platform.costly import costly
 from tenants.web.frame import tenant_page, zone_of
 
 FREE_HOURS = (1, 6, 24)
-HOUR = timedelta(hours=1)
 STANDARD = "standard"
 SNAP_MINUTES = {"6h": 15, "24h": 60, "3d": 180, "2w": 720}
 """Minutes that an arrow key moves."""
@@ -156,8 +155,8 @@ def list_context(timeline: Timeline, look: ViewOptions, address: Address) -> dic
 def month_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
     """The context of the month."""
     weeks = month_weeks(timeline, look, address.link)
-    first = look.span.window.starts.astimezone(look.span.zone)
-    return {"weeks": weeks, "labels": labels_of(weeks), "month": f"{first:%B %Y}", "weekdays": WEEKDAYS}
+    is_known = any(day.classes for week in weeks for day in week)
+    return {"weeks": weeks, "is_known": is_known, "span_words": look.span.words, "weekdays": WEEKDAYS}
 
 
 def gpu_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict[str, Any]:
@@ -189,9 +188,8 @@ def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, A
     hours = {f"{count}h": count for count in FREE_HOURS}
     return {
         "today": address.link(from_=""),
-        # A month has another length than the one before: the last hour of that one is in it.
-        "earlier": address.link(from_=since_text(starts - (HOUR if view == "month" else length), zone)),
-        "later": address.link(from_=since_text(span.window.ends if wide else starts + length, zone)),
+        "earlier": address.link(from_=since_text(moved(span, -1) if wide else starts - length, zone)),
+        "later": address.link(from_=since_text(moved(span, 1) if wide else starts + length, zone)),
         "zooms": []
         if wide
         else [
