@@ -3,6 +3,7 @@ and for nobody else less than before."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from random import Random
 from uuid import uuid4
 
@@ -13,8 +14,9 @@ from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.policy.policies import policy_of
+from billing.services import price_book_publish
 from tenants.models import Quota, Tier, User
-from tests.builders import UNITS_PER_GPU, a_member, a_project, a_tier, an_actor
+from tests.builders import UNITS_PER_GPU, a_gpu_class, a_member, a_project, a_quota, a_tier, an_actor
 from tests.builders_allocation import Lab, a_booking_request, a_budget, a_lab, all_priced, an_ask
 from tests.roles import as_system
 from tests.services.decide.test_resting_claims import pausing, reasons
@@ -211,3 +213,40 @@ def test_a_claim_that_loses_its_quota_rests_nobody(site: Site) -> None:
         assert not Booking.objects.exclude(cooling_until=None).exists()
     site.plant.round()
     site.assert_free(site.colleague())
+
+
+def test_the_same_person_does_not_rest_on_another_class(mixed_plant: Plant) -> None:
+    plant, classes = mixed_plant, ("h100", "l40s")
+    with as_system():
+        price_book_publish(
+            actor_id=None,
+            valid_from=plant.now,
+            prices={(name, "standard"): Decimal(2) for name in classes},
+            now=plant.now,
+        )
+    lender, borrower = a_lab("lender", gpus=0, limit=3), a_lab("borrower", gpus=0, limit=3)
+    a_tier("standard", pausable=True)
+    with as_system():
+        for lab in (lender, borrower):
+            a_quota(lab.tenant, a_gpu_class("l40s"), guaranteed=3, limit=3)
+        Quota.objects.filter(tenant=borrower.tenant).update(
+            guaranteed_units=0, borrow_limit_units=3 * UNITS_PER_GPU
+        )
+        Tier.objects.update(pausable=True)
+    for name, count in zip(classes, (2, 3), strict=True):
+        for _ in range(count):
+            requested(plant, borrower, an_ask(1, hours=6, classes=(name,)))
+    plant.round()
+    plant.later(60 * MINUTE)
+    claim = requested(plant, lender, an_ask(1, hours=1))
+    plant.round()
+    assert pausing() == 1
+    with as_system():
+        booking_cancel(actor=lender.actor, booking=fresh(claim), now=plant.now)
+    plant.round()
+    same, other = [requested(plant, lender, an_ask(1, hours=1, classes=(name,))) for name in classes]
+    plant.round()
+    assert pausing() == 1
+    assert "R166" in reasons(plant, same)
+    assert "R166" not in reasons(plant, other)
+    assert all_is_well()
