@@ -71,12 +71,13 @@ class Outcome:
 
     def refuse(self, request: Request, reasons: tuple[Reason, ...], able: tuple[Demand, ...]) -> None:
         """Refuse a request. `able` are the demands that another window would serve."""
-        starts = max(request.earliest, self.state.now)
+        starts, until = max(request.earliest, self.state.now), None
         if not request.fixed:
             starts = self.state.first_start(request.earliest)
+            until = request.latest or self.state.now + self.state.policy.horizon
         asked = demands_of(request) if request.duration > 0 else ()
         later = next_free(self.state, able, starts)
-        instead = alternatives(self.state, asked, later, starts, dict(request.durations))
+        instead = alternatives(self.state, asked, later, starts, dict(request.durations), until=until)
         self.refusals.append(Refuse(request.booking, freed_by(reasons, later), instead))
 
     def place(

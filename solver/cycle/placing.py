@@ -13,7 +13,7 @@ from solver.cycle.planned_starts import (
     unproven_start,
 )
 from solver.cycle.resume_in_place import original_gpus_or_found, why_original_gpus
-from solver.explanation.blockers import out_of_service, why_not_at
+from solver.explanation.blockers import out_of_service, why_limited, why_not_at
 from solver.explanation.explain import possible_demands, why_window_impossible
 from solver.model.demand import Demand, Fit, demands_of
 from solver.model.inputs import Request
@@ -175,7 +175,15 @@ def _flexible_reasons(outcome: Outcome, request: Request, able: Feasible) -> tup
     if request.latest is not None and request.latest < state.now + state.policy.horizon:
         return (reason("deadline_unreachable", busy=1, duration=request.duration), *blockers, *slow)
     horizon = reason("no_room_in_horizon", horizon_seconds=state.policy.horizon)
-    return (horizon, *blockers, *slow)
+    limit = why_limited(state, demand, able.first, able.last)
+    return _limit_first(limit, (horizon, *blockers, *slow))
+
+
+def _limit_first(limit: Reason | None, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """The reasons, of which a limit is the first: there is room, and it forbids to take it."""
+    if limit is None:
+        return reasons
+    return (limit, *(each for each in reasons if each.code != limit.code))
 
 
 def feasible(outcome: Outcome, request: Request) -> Feasible | None:
@@ -276,7 +284,8 @@ def _without_start(outcome: Outcome, request: Request, able: Feasible, broken: R
         if request.planned is not None or request.paused:
             outcome.wait(request, unproven_start(state, request, demands[0]), (why, *blockers), broken)
             return
-    outcome.refuse(request, (why, *blockers), demands)
+    limit = why_limited(state, demands[0], first, last) if why.code == "no_room_in_horizon" else None
+    outcome.refuse(request, _limit_first(limit, (why, *blockers)), demands)
 
 
 def series_of(requests: Iterable[Request]) -> dict[str, tuple[Request, ...]]:

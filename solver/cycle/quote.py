@@ -24,7 +24,7 @@ from solver.explanation.alternatives import (
     one_class,
     variants,
 )
-from solver.explanation.blockers import out_of_service, why_not_at, why_not_free
+from solver.explanation.blockers import out_of_service, why_limited, why_not_at, why_not_free
 from solver.explanation.explain import QueueAhead, freed_by, possible_demands
 from solver.model.demand import Demand, Fit, demand_of, demands_of
 from solver.model.inner_limits import FOREVER
@@ -340,7 +340,8 @@ class Availability:
             return out
         if not question.fixed and question.latest is not None:
             return reason("deadline_unreachable", busy=1)
-        return self._blocker(question, demands[0])
+        limit = None if question.fixed else why_limited(state, demands[0], first, self._horizon())
+        return limit or self._blocker(question, demands[0])
 
     def _blocker(self, question: QuoteRequest, demand: Demand) -> Reason:
         """The reason against the requested start; planned work is as busy as running work."""

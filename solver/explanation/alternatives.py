@@ -13,6 +13,7 @@ Lengths = Mapping[str, int]
 """Duration of the work in seconds on each class; empty when it is the same on all."""
 
 _SLICES_OFFERED = 2
+_LENGTH_STEP = 300
 _PRIVATE = "@"
 """In the name of a class that only requests which name it use: rented nodes of one plan."""
 
@@ -77,12 +78,17 @@ def alternatives(
     later: Fit | None,
     starts: int,
     lengths: Lengths | None = None,
+    *,
+    until: int | None = None,
 ) -> tuple[Alternative, ...]:
-    """Windows for a refused request: `later`, then variants and fewer GPUs at `starts`."""
+    """Windows for a refused request: `later`, a shorter one within its limits, then variants and fewer
+    GPUs at `starts`. It may start later than that if it ends by `until`."""
     found = [later] if later else []
     if starts > state.now + state.policy.horizon:
         # No window so far ahead is planned, of whichever class.
         return tuple(alternative_of(each) for each in found)
+    if not lengths:
+        found += [short] if (short := _as_long_as_allowed(state, asked, starts, until)) else []
     for variant in variants(state, one_class(state, asked), lengths):
         if len(found) >= state.policy.alternatives:
             break
@@ -93,6 +99,26 @@ def alternatives(
     if not lengths and len(found) < state.policy.alternatives:
         found += [less] if (less := _as_many_as_fit(state, asked, starts)) else []
     return tuple(alternative_of(each) for each in found)
+
+
+def _as_long_as_allowed(
+    state: CycleState, asked: tuple[Demand, ...], starts: int, until: int | None
+) -> Fit | None:
+    """The longest window of the first class that fits, where a limit forbids the one that was asked for."""
+    found = None
+    for demand in one_class(state, asked)[:1]:
+        if state.over(demand, starts) is None:
+            continue
+        least, most = 1, (demand.duration - 1) // _LENGTH_STEP
+        while least <= most:
+            middle = (least + most + 1) // 2
+            shorter = replace(demand, duration=middle * _LENGTH_STEP)
+            if until is None:
+                fit = state.at(shorter, starts)
+            else:
+                fit = state.earliest((shorter,), starts, until - shorter.duration)
+            found, least, most = (fit, middle + 1, most) if fit else (found, least, middle - 1)
+    return found
 
 
 def _as_many_as_fit(state: CycleState, asked: tuple[Demand, ...], starts: int) -> Fit | None:

@@ -35,6 +35,12 @@ def why_not_at(state: CycleState, demand: Demand, starts: int, ahead: QueueAhead
     return (*found, quota) if quota else tuple(found)
 
 
+def why_limited(state: CycleState, demand: Demand, first: int, last: int) -> Reason | None:
+    """The limit that forbids the first window with room in [first, last]; None: none has room."""
+    room_at = _first_between(state, demand, first, last)
+    return None if room_at is None else why_quota(state, demand, room_at)
+
+
 def why_waiting(state: CycleState, request: Request, found: Fit, ahead: QueueAhead) -> tuple[Reason, ...]:
     """Why a booking does not start at once, and when each reason ends.
 

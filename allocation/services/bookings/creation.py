@@ -214,13 +214,16 @@ def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now:
     ask, request = admitted_request.admission.ask, admitted_request.request
     left, needs = (Decimal(why.numbers.get(name, 0)) for name in ("left", "needs"))
     is_one = admitted_request.series is None and admitted_request.array is None
-    if why.code != "budget_exceeded" or not is_one or not 0 < left < needs:
+    is_short = why.code == "budget_exceeded" and 0 < left < needs
+    if not is_one or not (is_short or why.code == "no_budget"):
         return why
-    fixed = min(admitted_request.offer.price.setup, left)
-    lengths = (int(ask.duration * part) // 60 * 60 for part in shares_within(left - fixed, needs - fixed))
-    offers: list[dict[str, int]] = [{"duration": each} for each in lengths if each >= MIN_DURATION_SECONDS]
-    fewer = int(ask.count * (left - fixed) / (needs - fixed))
-    offers += [{"count": fewer}] if fewer and not ask.groups else []
+    offers: list[dict[str, int]] = []
+    if is_short:
+        fixed = min(admitted_request.offer.price.setup, left)
+        lengths = (int(ask.duration * part) // 60 * 60 for part in shares_within(left - fixed, needs - fixed))
+        offers += [{"duration": each} for each in lengths if each >= MIN_DURATION_SECONDS]
+        fewer = int(ask.count * (left - fixed) / (needs - fixed))
+        offers += [{"count": fewer}] if fewer and not ask.groups else []
 
     def try_it(tier: str, other: AskDocument) -> None:
         found = admitted_by_rules(admitted_request.project, tier, other, now, Asker(actor.user_id))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart
 from allocation.rules.states import State
+from allocation.services.bookings.checks.tiers import TierUse
 from allocation.services.plans.announced_starts import (
     UNPLANNED,
     Announcement,
@@ -239,7 +240,7 @@ def _refusals_write(
         if booking.state == State.PAUSED:
             _refuse_paused(booking, refuse, decision, now)
         elif booking.waitlist and booking.state == State.REQUESTED:
-            changes.append(_wait_for_window(booking, refuse, decision))
+            changes.append(_wait_for_window(booking, refuse, decision, now))
         elif booking.used_seconds or booking.settled:
             charged = waiting_settle(booking, now)
             pause_end(booking, now)
@@ -278,21 +279,32 @@ def _refused(booking: Booking, refuse: Refuse, decision: Decision, now: datetime
         "outcome": str(to),
         "decision": decision,
         "reasons": reasons,
-        "alternatives": alternatives_data(refuse.alternatives),
+        "alternatives": _offered(booking, refuse, now),
         "charged": charged,
         "ended_at": now,
     }
     return Change(booking, Event(str(to), text, detail={"decision": decision.id}), to, facts)
 
 
-def _wait_for_window(booking: Booking, refuse: Refuse, decision: Decision) -> Change:
+def _offered(booking: Booking, refuse: Refuse, now: datetime) -> list[dict[str, object]]:
+    """What the refusal offers, without windows that are shorter than the tier allows."""
+    shortest = min((each.ends - each.starts for each in refuse.alternatives), default=0)
+    if shortest < booking.duration_seconds:
+        use = TierUse.of(booking.project, booking.tier, booking.owner_id, booking, now)
+        shortest = min(use.limits.shortest.value or 0, booking.duration_seconds)
+    return alternatives_data(
+        tuple(each for each in refuse.alternatives if each.ends - each.starts >= shortest)
+    )
+
+
+def _wait_for_window(booking: Booking, refuse: Refuse, decision: Decision, now: datetime) -> Change:
     """Puts a booking that can't have its window on the waiting list. Its money stays held."""
     reasons = [reason_data(reason) for reason in refuse.reasons]
     text = event_text("waitlisted", because=reasons[0] if reasons else event_text("unplaceable"))
     facts = {
         "decision": decision,
         "reasons": reasons,
-        "alternatives": alternatives_data(refuse.alternatives),
+        "alternatives": _offered(booking, refuse, now),
     }
     event = Event("waitlisted", text, detail={"decision": decision.id})
     return Change(booking, event, State.WAITLISTED, facts)

@@ -105,7 +105,7 @@ def shares_of(project_id: UUID, request: HoldRequest, budgets: Sequence[Budget])
     reach = [budget for budget in own if _touches(budget, request)]
     gap = uncovered_from(request.starts, request.ends, [Period(each.starts, each.ends) for each in reach])
     if gap is not None:
-        raise _no_budget(project_id, gap, is_all=gap <= request.starts)
+        raise _no_budget(project_id, gap, request)
     limits = [each for each in budgets if _counts(each, request) and _touches(each, request)]
     cuts = {day for each in limits for day in (each.starts, each.ends)}
     pieces = [
@@ -144,15 +144,16 @@ def _counts(budget: Budget, request: HoldRequest) -> bool:
     )
 
 
-def _no_budget(project_id: UUID, gap: datetime, *, is_all: bool) -> Refused:
-    """The refusal for days without a budget, from `gap` on. `is_all`: no day has one.
+def _no_budget(project_id: UUID, gap: datetime, request: HoldRequest) -> Refused:
+    """The refusal for days without a budget, from `gap` on. Its limit are the seconds before that.
 
     A budget's days are UTC days, so elsewhere it ends within a day: the sentence has the moment, on a
     page in its reader's zone, and names the zone.
     """
     project = Project.objects.get(id=project_id)
     local = timezone.localtime(gap)
-    rest = "" if is_all else "; a booking that ends before then works now"
+    covered = max(0, int((gap - request.starts).total_seconds()))
+    rest = "; a booking that ends before then works now" if covered else ""
     return Refused(
         "no_budget",
         refusal_text(
@@ -166,6 +167,8 @@ def _no_budget(project_id: UUID, gap: datetime, *, is_all: bool) -> Refused:
             "project": project.slug,
             "from": gap.astimezone(UTC).date().isoformat(),
             "at": gap.astimezone(UTC).isoformat(),
+            "asked": int((request.ends - request.starts).total_seconds()),
+            "limit": covered,
         },
     )
 

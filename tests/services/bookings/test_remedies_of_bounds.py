@@ -1,12 +1,21 @@
 """What works instead of a request that is beyond bounds: those of any request, or several at once."""
 
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
 import pytest
 
 from allocation.rules.ask import AskDocument
+from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.request_text import request_read
+from billing.rules import Period, midnight
+from billing.services import budget_set
 from tenants.models import Quota, Tier
+from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders_allocation import NOW, Lab, a_lab, an_ask
+from tests.builders import a_member, a_project, an_actor
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_remedies import DAY, lab, named, refused
@@ -50,3 +59,21 @@ def test_where_two_are_not_enough_three_are_offered(real_db: Servers) -> None:
     (offered,) = found.alternatives
     assert (offered["count"], offered["duration"]) == (6, 8 * 3600)
     assert offered["starts"] == (NOW + 28 * DAY).isoformat()
+
+
+def test_of_a_window_that_a_budget_covers_in_part_the_covered_part_is_offered(real_db: Servers) -> None:
+    lab, last = a_lab("helix", gpus=2), (NOW + 10 * DAY).date()
+    project = a_project(lab.tenant)
+    actor, period = an_actor(a_member(project)), Period(NOW.date(), last)
+    with as_system():
+        budget_set(actor_id=None, project=project, period=period, amount=Decimal(1000), now=NOW)
+    starts = NOW + 8 * DAY
+    request = a_booking_request(project, an_ask(1, hours=96, starts=starts))
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
+        booking_request(actor=actor, request=request, now=NOW)
+    assert refused.value.code == "no_budget"
+    (offered,) = named(refused.value, "duration")
+    assert timedelta(0) <= midnight(last) - starts - timedelta(seconds=offered) < timedelta(minutes=3)
+    shorter = replace(request, ask=replace(request.ask, duration=offered))
+    with tenant_tx(lab.tenant_id):
+        booking_request(actor=actor, request=shorter, now=NOW)

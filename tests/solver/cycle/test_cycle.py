@@ -175,6 +175,27 @@ class TestFixed:
         offered = [(each.count, each.starts - NOON) for each in refusal.alternatives if each.profile is None]
         assert offered == [(7, 10 * HOUR), (3, HOUR)]
 
+    def test_a_limit_at_some_times_offers_the_longest_window_that_it_allows(self) -> None:
+        lower = tuple(
+            Override(f"o{day}", "lab", "h100", at := NOON + day * DAY, at + 8 * HOUR, -8 * 56_000)
+            for day in range(30)
+        )
+        longer = a_request(ask=an_ask(1), hours=20)
+        snapshot = replace(a_snapshot(longer, limits=(a_limit("lab", 8),)), overrides=lower)
+        (refusal,) = solve(snapshot, POLICY).refusals
+        assert [each.code for each in refusal.reasons][:2] == ["tenant_quota", "no_room_in_horizon"]
+        offered = [(each.starts - NOON, each.ends - each.starts) for each in refusal.alternatives]
+        assert (8 * HOUR, 16 * HOUR) in offered
+        # Between the limits of two days, from a start that is asked for.
+        fixed = replace(longer, fixed=True, earliest=NOON + 10 * HOUR)
+        (refusal,) = solve(replace(snapshot, requests=(fixed,)), POLICY).refusals
+        offered = [(each.starts - NOON, each.ends - each.starts) for each in refusal.alternatives]
+        assert (10 * HOUR, 14 * HOUR) in offered
+        short = replace(longer, latest=NOON + 20 * HOUR)
+        (refusal,) = solve(replace(snapshot, requests=(short,)), POLICY).refusals
+        offered = [(each.starts - NOON, each.ends - each.starts) for each in refusal.alternatives]
+        assert (8 * HOUR, 12 * HOUR) in offered
+
     def test_room_that_is_only_promised_makes_it_busy_too(self) -> None:
         promised = a_request("p", an_ask(8), planned=a_planned_start(HOUR, 1, *map(whole_of, range(8))))
         fixed = a_request("f", an_ask(1), fixed=True, earliest=HOUR, submitted=1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
+from itertools import repeat
 from typing import Any
 
 from allocation.models import MigPlacement
@@ -24,6 +24,7 @@ FIELDS = frozenset(_FIELDS.split())
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
 _MOST_OF_TWO = 4
+_MOST_OF_MORE = 24
 _COUNTED = ("tenant_quota", "project_quota", "lab_quota", "person_quota")
 _FEWER = (*_COUNTED, "gpu_hours", "guarantee_only", "count_out_of_bounds")
 _OF_QUOTA = ("gpu_hours", "guarantee_only")
@@ -49,7 +50,7 @@ _STEP = Policy(version=0).grid
 def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) -> Refused:
     """Returns the refusal with what would work: what its rule offers and what is near the request,
     as far as `try_it` (by tier and request) does not refuse it. Where no change of one thing is
-    enough, two or three are tried together."""
+    enough, several are tried together."""
     offered = [dict(each) for each in refusal.alternatives]
     found: list[Remedy] = []
     refused: list[tuple[Remedy, Refused]] = []
@@ -79,7 +80,7 @@ def _whole(remedy: Remedy, ask: AskDocument) -> Remedy:
 def _of_several(
     refused: Iterable[tuple[Remedy, Refused]], ask: AskDocument, tier: str, try_it: TryIt
 ) -> Iterator[Remedy]:
-    """Yields the first change of two things that works, or else of three: fewer GPUs, for less time, at an
+    """Yields the first change of two things that works, or else of more: fewer GPUs, for less time, at an
     earlier start. Where the plan refuses its end, the end that the plan offers is among them."""
     of_two: list[tuple[Remedy, Refused]] = []
     for first, again in refused:
@@ -91,11 +92,29 @@ def _of_several(
                 return
             if last.code != again.code or last.code in OF_DEADLINE:
                 of_two.append((both, last))
+    tries = repeat(None, _MOST_OF_MORE)
     for both, last in of_two[:_MOST_OF_TWO]:
-        for third in islice(_further(both, last, ask, tier), 2):
-            if _refused(every := {**both, **third}, ask, tier, try_it) is None:
-                yield every
-                return
+        found = _followed(both, last, ask, tier, try_it, tries)
+        if found is not None:
+            yield found
+            return
+
+
+def _followed(
+    changed: Remedy, again: Refused, ask: AskDocument, tier: str, try_it: TryIt, tries: Iterator[None]
+) -> Remedy | None:
+    """The change with what each further refusal of it names, the nearest first; None if that leads to
+    nothing within the tries that are left."""
+    for each, _ in zip(_further(changed, again, ask, tier), tries, strict=False):
+        every = {**changed, **each}
+        last = _refused(every, ask, tier, try_it)
+        if last is None:
+            return every
+        if last.code != again.code:
+            found = _followed(every, last, ask, tier, try_it, tries)
+            if found is not None:
+                return found
+    return None
 
 
 def _further(changed: Remedy, again: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
@@ -195,6 +214,9 @@ def _smaller(code: str, numbers: Mapping[str, Any], ask: AskDocument) -> Iterato
     fewer = {"count": ask.count * limit // asked, **named}
     if code in _OF_LENGTH:
         yield {"duration": limit}
+    if code == "no_budget":
+        # A request that is sent again without a start begins a little later.
+        yield {"duration": (limit - _MINUTE) // _MINUTE * _MINUTE}
     if code == "gpu_hours":
         yield {"duration": ask.duration * limit // asked // _MINUTE * _MINUTE}
     if code in _FEWER and not ask.groups and fewer["count"]:
