@@ -12,10 +12,9 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from allocation.features.capacity.boot import boot_script
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.money import committed
-from allocation.features.capacity.nodes import node_expect
+from allocation.features.capacity.nodes import boot_script, node_expect
 from allocation.features.capacity.pooling import gpus_wanted
 from allocation.features.capacity.providers import (
     Listed,

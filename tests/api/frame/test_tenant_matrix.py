@@ -105,17 +105,11 @@ JIRA_SITE = {
     "flavour": "data_center",
     "token": "x",
 }
+_RULE = {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"}
 _PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
 BODIES: dict[str, Any] = {
-    "backlog-rules": {
-        "mode": "off",
-        "gpu_class": "h100",
-        "wait_minutes": 60,
-        "count": 1,
-        "hours": 4,
-        "most_cost": "5",
-    },
-    "sprint-rule": {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"},
+    "backlog-rules": _RULE | {"wait_minutes": 60, "hours": 4},
+    "sprint-rule": _RULE,
     "jira/<uuid:connection_id>/projects": {
         "project": "folding",
         "owner": "mara",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from allocation.features.capacity.boot import boot_script
 from allocation.features.capacity.cloud import Cloud
+from allocation.features.capacity.nodes import boot_script
 from allocation.features.capacity.providers import (
     Provider,
     ProviderFailed,
