@@ -48,8 +48,8 @@ class NotebookStarter(Protocol):
     def start(self, wanted: NotebookStart) -> None:
         """Starts it, and does not wait for it. Raises OSError."""
 
-    def reap(self) -> None:
-        """Takes leave of children that have ended."""
+    def reap(self) -> int:
+        """Takes leave of children that have ended; returns how many run."""
 
 
 class Children:
@@ -71,9 +71,10 @@ class Children:
         )
         self._running.append(child)
 
-    def reap(self) -> None:
-        """Takes leave of those that have ended."""
+    def reap(self) -> int:
+        """Takes leave of those that have ended; returns how many run."""
         self._running = [child for child in self._running if child.poll() is None]
+        return len(self._running)
 
 
 class AccountStarter:
@@ -107,8 +108,8 @@ class AccountStarter:
             raise PermissionError(f"the agent is not root and can't start programs as {wanted.account}")
         self._children.start(command, _PLAIN | wanted.mark, wanted.folder)
 
-    def reap(self) -> None:
-        self._children.reap()
+    def reap(self) -> int:
+        return self._children.reap()
 
 
 def _systemd_command(wanted: NotebookStart) -> list[str]:

@@ -242,5 +242,5 @@ class SimulatedStarter:
         plain = {name: os.environ[name] for name in ("LANG", "PATH") if name in os.environ}
         self._children.start(wanted.command, {**plain, "HOME": str(home), **wanted.mark}, wanted.folder)
 
-    def reap(self) -> None:
-        self._children.reap()
+    def reap(self) -> int:
+        return self._children.reap()

@@ -171,7 +171,7 @@ class Connection:
                 async with asyncio.timeout(seconds):
                     request = await self._event()
             except h11.RemoteProtocolError as error:
-                await self._refuse(BadHead(error.error_status_hint, "This request can't be read."))
+                await self._end_with(BadHead(error.error_status_hint, "This request can't be read."))
                 return
             if not isinstance(request, h11.Request):
                 return
@@ -180,9 +180,9 @@ class Connection:
                 if await self._answer(request):
                     return
             except BadHead as refusal:
-                await self._refuse(refusal)
+                await self._end_with(refusal)
             except DatabaseFault:
-                await self._refuse(BadHead(503, "The portal does not answer. Try again in a moment."))
+                await self._end_with(BadHead(503, "The portal does not answer. Try again in a moment."))
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
@@ -365,7 +365,7 @@ class Connection:
         await self._send(h11.Data(data=body))
         await self._send(h11.EndOfMessage())
 
-    async def _refuse(self, refusal: BadHead) -> None:
+    async def _end_with(self, refusal: BadHead) -> None:
         """Says why, if nothing was said yet, and ends the connection."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return

@@ -116,6 +116,7 @@ NOUNS: dict[str, Promise] = {
     "campaign": gettext_lazy("campaign"),
     "machine": gettext_lazy("machine"),
     "plan": gettext_lazy("plan"),
+    "notebook": gettext_lazy("notebook"),
     "backlog rule": gettext_lazy("rule for the backlog"),
     "sprint rule": gettext_lazy("rule for sprints"),
     "chat channel": gettext_lazy("chat channel"),

@@ -5,6 +5,7 @@ from django.db import connection
 
 pytestmark = pytest.mark.django_db
 
+WORKERS = ("portal_system", "portal_ops")
 ONLY_SYSTEM = {
     "portal_address_is_taken",
     "portal_has_second_factor",
@@ -16,8 +17,11 @@ ONLY_SYSTEM = {
 NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_write"}
 """Parts of other functions, which run as the owner."""
 
-ONLY_WEB = {("allocation_statementexport", "portal_ops", "INSERT")}
-"""Members have files of statements made; operators have none."""
+ONLY_WEB = {
+    ("allocation_statementexport", "portal_ops", "INSERT"),
+    *((f"allocation_{name}", role, "INSERT") for name in ("notebook", "notebookentry") for role in WORKERS),
+}
+"""Members have files of statements made, and start notebooks; operators and workers do neither."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

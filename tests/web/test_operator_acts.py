@@ -53,6 +53,7 @@ READING_COMMANDS = {
     "invariants",
     # What other clusters ran: it changes nothing here.
     "import_history",
+    "notebook_proxy",
     "reports_reader",
     "webhooks_sender",
 }

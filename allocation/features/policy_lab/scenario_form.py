@@ -81,7 +81,7 @@ def scenario_page(request: HttpRequest, operator: User, number: int, now: dateti
         "groups": [(title, *_table(kind, inputs)) for kind, title in TITLES.items()],
         "tenants": tenants,
         "classes": classes,
-        "tenant": tenant,
+        "shown_tenant": tenant,
         "gpu_class": gpu_class,
         "kept": kept,
         "refusal": refusal,

@@ -148,8 +148,9 @@ def _class_day(label: str, gpus: list[GpuRow], rest: Window, name: str, url: str
     whole = sum(gpu.is_free(rest.starts, rest.ends) for gpu in gpus)
     free = sum(((ends - starts) for gpu in gpus for starts, ends in gpu.gaps(rest)), timedelta())
     share = free / (rest.length * len(gpus))
+    # Its name begins with what is seen.
     words = (
-        f"{label}, {name}: {whole} of {len(gpus)} free for the whole day, {share:.0%} of the GPU time is free"
+        f"{label} {whole} of {len(gpus)} free for the whole of {name}, {share:.0%} of the GPU time is free"
     )
     return ClassDay(label, tint(share), str(whole), words, url)
 

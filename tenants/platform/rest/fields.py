@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
-from math import isfinite
 from threading import local
 from typing import Any
 
@@ -112,7 +111,9 @@ class Number(serializers.FloatField):
 
     def to_internal_value(self, data: Any) -> float:  # noqa: ANN401 (the framework's signature)
         """The number. Raises ValidationError."""
-        if type(data) not in (int, Decimal) or abs(data) > MOST_NUMBER or not isfinite(data):
+        is_number = type(data) is int or (type(data) is Decimal and data.is_finite())
+        # No `abs`: it overflows for a Decimal of a billion digits.
+        if not is_number or not -MOST_NUMBER <= data <= MOST_NUMBER:
             self.fail("invalid")
         return float(data)
 

@@ -78,8 +78,7 @@ class Node:
 
     def stop(self) -> None:
         notebook_signal(ID, os.geteuid(), signal.SIGKILL)
-        wait_until(lambda: not pids(), seconds=30)
-        self._starter.reap()
+        wait_until(lambda: not pids() and not self._starter.reap(), seconds=30)
 
 
 @pytest.fixture

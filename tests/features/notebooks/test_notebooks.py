@@ -21,7 +21,7 @@ from tenants.platform.wall import tenant_tx
 from tenants.services import TokenLimits, token_create
 from tests.api.builders import Api, Site, said
 from tests.builders_allocation import a_booking, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
 SESSION = b"s" * 32
@@ -241,7 +241,7 @@ def test_the_page_starts_it_shows_how_it_is_and_lets_its_owner_in(site: Site, ru
 def let_in(site: Site, row: Notebook) -> str:
     """The cookie of a browser that came with a ticket."""
     now = timezone.now()
-    with as_system():
+    with as_owner():
         Session.objects.get_or_create(
             digest=SESSION,
             defaults={
@@ -304,7 +304,7 @@ def test_who_signs_out_or_leaves_is_out_of_the_notebook(site: Site, running: Boo
     row, now = a_ready_one(site, running), timezone.now()
     cookie = let_in(site, row)
     assert entries.visit_of(cookie, row.label, now) is not None
-    with as_system():
+    with as_owner():
         Session.objects.filter(digest=SESSION).delete()
     assert entries.visit_of(cookie, row.label, now) is None
 

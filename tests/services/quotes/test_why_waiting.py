@@ -19,7 +19,7 @@ from billing.models import Price, PriceBook
 from solver.model.policy import ORDER_KEYS
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_project, a_tier
+from tests.builders import a_member, a_project, a_tier, an_actor
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -161,9 +161,8 @@ def test_another_person_of_the_organisation_goes_first_by_share(labs: tuple[Lab,
     other = a_project(lab.tenant)
     booked(lab, 0, ask=an_ask(2, hours=4))
     decided(0)
-    mine = booked(lab, 1)
-    with as_system():
-        Booking.objects.filter(id=mine.id).update(project=other)
+    actor = an_actor(a_member(other))
+    mine = booked(replace(lab, project=other, actor=actor), 1)
     same = booked(lab, 2)
     decided(2)
     assert [(each.rule, each.labels) for each in why(same, 2).ahead] == [("share", (mine.label,))]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver import Plan, Used, solve
-from solver.cycle.order.dominant_shares import decayed
+from solver.cycle.order.queue import decayed
 from solver.quota.limits import Claimant, split, split_to_projects
 from tests.solver.builders import (
     DAY,

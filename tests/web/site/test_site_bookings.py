@@ -178,8 +178,12 @@ def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> No
     with as_system():
         hour = timedelta(hours=1)
         an_allocation(two.foreign, Gpu.objects.all()[0], starts=now - hour, ends=now + hour)
-    form = {"act": "set", "tenant": str(tenant.id), "gpu_class": "h100", "lend": ""}
-    less = form | {"guaranteed": "0", "borrow": "0.5"}
+
+    def form(guaranteed: str, borrow: str) -> dict[str, str]:
+        row = f"h100:{tenant.id}"
+        return {"act": "save", f"guaranteed:{row}": guaranteed, f"borrow:{row}": borrow}
+
+    less = form("0", "0.5")
     asked = two.operator.post("/ops/quotas", less)
     said = " ".join(unescape(asked.content.decode()).split())
     assert "The guarantee falls from 3 to 0 GPUs. Of 1 in use, 1 more would be borrowed" in said
@@ -187,7 +191,7 @@ def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> No
     with as_system():
         quota.refresh_from_db()
     assert quota.guaranteed_units == 3 * 56_000
-    assert two.operator.post("/ops/quotas", form | {"guaranteed": "4", "borrow": ""}).status_code == 302
+    assert two.operator.post("/ops/quotas", form("4", "")).status_code == 302
     assert two.operator.post("/ops/quotas", less | {"sure": "1"}).status_code == 302
     with as_system():
         quota.refresh_from_db()
