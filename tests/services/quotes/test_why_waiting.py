@@ -20,7 +20,7 @@ from solver.model.policy import ORDER_KEYS
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tier, an_actor
-from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, an_ask
+from tests.builders_allocation import NOW, Lab, a_booking_request, a_budget, a_lab, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -161,6 +161,7 @@ def test_another_person_of_the_organisation_goes_first_by_share(labs: tuple[Lab,
     other = a_project(lab.tenant)
     booked(lab, 0, ask=an_ask(2, hours=4))
     decided(0)
+    a_budget(other)
     actor = an_actor(a_member(other))
     mine = booked(replace(lab, project=other, actor=actor), 1)
     same = booked(lab, 2)

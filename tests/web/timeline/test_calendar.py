@@ -67,7 +67,7 @@ def test_a_day_counts_the_gpus_that_are_free_for_all_of_it_and_colours_the_rest(
     days = _days(mine)
     (there,), (after,) = days["Fri 20 Nov"].classes, days["Sat 21 Nov"].classes
     assert (there.free, there.css, after.free, after.css) == ("0", "f1", "2", "f3")
-    assert "0 of 2 free for the whole of Fri 20 Nov, 25% of the GPU time free" in there.words
+    assert "0 of 2 free for the whole of Fri 20 Nov, 25% of the GPU time is free" in there.words
     assert "from=2026-11-20T00:00" in there.url
     assert "class=" in there.url
     assert (days["Fri 20 Nov"].own, days["Sat 21 Nov"].own) == (2, 0)
