@@ -249,7 +249,7 @@ class TestCycle:
         plan = solve(self.site(2, labs=(self.LAB,), overrides=(for_good,)), POLICY)
         assert starts(plan) == {}
         found = [(why.code, why.frees_at) for why in answer(plan)]
-        assert found == [("no_room_in_horizon", None), ("lab_quota", None)]
+        assert found == [("lab_quota", None), ("no_room_in_horizon", None)]
 
     def test_its_bytes_come_back_and_old_ones_have_none(self) -> None:
         persons = (PersonLimit("a", "", "h100", GPU),)
