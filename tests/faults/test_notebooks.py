@@ -32,7 +32,7 @@ from tenants.models import Session, User
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import an_ask
 from tests.faults.test_site_killed import Site, is_enrolled
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
 
@@ -55,7 +55,7 @@ class NotebookSite(Site):
             f'[programs.small]\ncommand = ["/usr/bin/env", "PYTHONPATH={ROOT}", {program}]\n'
             f'[programs.broken]\ncommand = ["/bin/sh", "-c", "echo no such licence; exit 3", "{{socket}}"]\n'
         )
-        with as_system():
+        with as_owner():
             owner = User.objects.get(id=self.lab.actor.user_id)
             now = self.now()
             Session.objects.create(
@@ -228,7 +228,7 @@ def test_who_has_no_right_to_a_notebook_gets_nothing_of_it(site: NotebookSite) -
 
     # Signed out at the portal: out of the notebook within seconds, with what is open.
     with site.socket_of(row, cookie["Cookie"]) as opened:
-        with as_system():
+        with as_owner():
             Session.objects.filter(digest=SESSION).delete()
         until_closed(opened)
     with pytest.raises(InvalidStatus):
