@@ -19,14 +19,15 @@ from allocation.services.policy.scenarios import (
     scenario_document,
     scenario_keys,
     scenario_read,
+    value_text,
 )
 from allocation.words.refusals import refusal_text
 from tenants.models import GpuClass, Tenant, User
 from tenants.platform.errors import Refused, invalid
+from tenants.services import units_read
 from tenants.web.tiers import TERMS
 
 TITLES = {"tier": "Tiers", "quota": "Quotas", "price": "Prices", "peak_hours": "Peak hours"}
-YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def scenario_page(request: HttpRequest, operator: User, number: int, now: dateti
     tenant, gpu_class = _chosen(asked.get("tenant"), tenants), _chosen(asked.get("gpu_class"), classes)
     present = present_values(scenario_keys(tenant, gpu_class))
     kept = scenario_read(version.scenario) if version.state != PolicyVersion.State.LIVE else {}
-    typed = {key: _text({**present, **kept}[key]) for key in present}
+    typed = {key: value_text(key[2], {**present, **kept}[key]) for key in present}
     refusal = None
     if request.method == "POST":
         typed = {key: request.POST.get(" ".join(key), typed[key]).strip() for key in present}
@@ -75,7 +76,10 @@ def scenario_page(request: HttpRequest, operator: User, number: int, now: dateti
         else:
             messages.success(request, f"Policy version {made.number} drafted. It sets nothing yet.")
             return redirect("ops-policy-version", number=made.number)
-    inputs = [Input(key, typed[key], _text(present[key]), isinstance(present[key], bool)) for key in present]
+    inputs = [
+        Input(key, typed[key], value_text(key[2], present[key]), isinstance(present[key], bool))
+        for key in present
+    ]
     context = {
         "version": version,
         "groups": [(title, *_table(kind, inputs)) for kind, title in TITLES.items()],
@@ -116,7 +120,11 @@ def _tier_term(name: str) -> str:
 def _changed(typed: Mapping[Key, str], present: Values, kept: Values) -> Values:
     """The values that were changed from what the form showed, in the types of their fields."""
     shown = {**present, **kept}
-    return {key: _read(text, present[key], key) for key, text in typed.items() if text != _text(shown[key])}
+    return {
+        key: _read(text, present[key], key)
+        for key, text in typed.items()
+        if text != value_text(key[2], shown[key])
+    }
 
 
 def _drafted(version: PolicyVersion, operator: User, values: Values, now: datetime) -> PolicyVersion:
@@ -130,20 +138,16 @@ def _drafted(version: PolicyVersion, operator: User, values: Values, now: dateti
     )
 
 
-def _text(value: Value) -> str:
-    if isinstance(value, bool):
-        return YES if value else NO
-    return "" if value is None else str(value)
-
-
 def _read(text: str, present: Value, key: Key) -> Value:
-    """A typed value; empty is none, except for words. Raises Refused `bad_scenario`."""
+    """A typed value; empty is none, except for words. Raises Refused `bad_scenario` or `bad_number`."""
     if isinstance(present, bool):
-        return text == YES
+        return text == "yes"
     if key[0] in ("price", "peak_hours") or isinstance(present, str):
         return text or ("" if key[0] == "peak_hours" else None)
     if not text:
         return None
+    if key[2].endswith("_units"):
+        return units_read(text, param=" ".join(key))
     try:
         return int(text)
     except ValueError:

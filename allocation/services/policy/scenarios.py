@@ -26,6 +26,7 @@ from solver import Limit, Snapshot
 from solver import Tier as SolverTier
 from tenants.models import Project, Quota, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.services.input_values import gpus_text
 from tenants.services.labs.share import Share, ShareMore
 from tenants.services.platform import TierTerms, tier_set
 from tenants.services.quotas import project_quota_set, tenant_quota_set
@@ -68,9 +69,9 @@ _SOLVER_LIMIT = {
     "weight": "weight",
 }
 _LABELS = {
-    "guaranteed_units": "guarantee",
-    "borrow_limit_units": "most borrowed",
-    "lend_limit_units": "most lent",
+    "guaranteed_units": "guaranteed GPUs",
+    "borrow_limit_units": "most GPUs borrowed",
+    "lend_limit_units": "most GPUs lent",
     "cap_gpu_hours": "cap of GPU-hours",
     "cap_days": "days of the cap",
     "cap_carries": "carries what is left",
@@ -251,7 +252,8 @@ def scenario_lines(document: Mapping[str, Any]) -> list[str]:
     present = present_values(wanted)
     changed = [(key, present.get(key), value) for key, value in sorted(wanted.items())]
     return [
-        f"{whose or 'The site'}, {field_label(name)}: {_said(before)} to {_said(value)}"
+        f"{whose or 'The site'}, {field_label(name)}: {value_text(name, before) or 'none'} to "
+        f"{value_text(name, value) or 'none'}"
         for (_, whose, name), before, value in changed
         if before != value
     ]
@@ -388,8 +390,13 @@ def _price(value: object, name: str) -> str | None:
     return _text(price)
 
 
-def _said(value: Value) -> str:
-    return "none" if value in (None, "") else str(value)
+def value_text(name: str, value: Value) -> str:
+    """Returns a value as people read and type it: units of a quota as GPUs, nothing as empty."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_units"):
+        return gpus_text(value)
+    return "" if value is None else str(value)
 
 
 def _object(value: object, name: str) -> dict[str, Any]:

@@ -76,7 +76,8 @@ def test_all_parts_are_applied_in_one_act_and_taken_back_in_one(site: Site) -> N
     assert values(site) == before, "a draft sets nothing"
     with as_system():
         lines = scenario_lines(PolicyVersion.objects.get(number=number).scenario)
-    assert "spot, grace seconds: 600 to 77" in lines or any("to 77" in line for line in lines)
+    assert f"spot, grace seconds: {before[0]} to 77" in lines
+    assert f"{site.project.tenant.slug}/h100, most GPUs lent: none to 0" in lines
     made = activated(site, number)
     assert values(site) == (77, 7, 0, Decimal("9.5"))
     assert len(made.applied) == 4
@@ -272,20 +273,30 @@ def test_the_page_drafts_what_was_changed_and_adds_to_an_earlier_draft(site: Sit
     refused = client.post(at, chosen)
     assert refused.status_code == 422
     assert client.post(at, chosen | {"tier spot grace_seconds": "soon"}).status_code == 422
+    assert client.post(at, chosen | {f"quota {slug}/h100 lend_limit_units": "0.3333"}).status_code == 422
+    # The menu is the operator's, whatever organisation is chosen.
+    assert "/t//" not in shown.content.decode()
     made = client.post(at, chosen | {"tier spot grace_seconds": "77", "tier spot pausable": "yes"})
     assert made["Location"] == "/ops/policy/versions/2"
     drafts = client.get("/ops/policy/versions/2").content.decode()
     assert drafts.count("because these have one value for all: tiers.") == 2
     again = client.post(
         "/ops/policy/versions/2/scenario",
-        chosen | {f"quota {slug}/h100 cap_gpu_hours": "900", "price h100/spot per_gpu_hour": "1.20"},
+        chosen
+        | {
+            f"quota {slug}/h100 cap_gpu_hours": "900",
+            f"quota {slug}/h100 lend_limit_units": "2.5",
+            "price h100/spot per_gpu_hour": "1.20",
+        },
     )
     assert again["Location"] == "/ops/policy/versions/3"
     with as_system():
         assert PolicyVersion.objects.get(number=2).scenario == {"tiers": {"spot": {"grace_seconds": 77}}}
         assert PolicyVersion.objects.get(number=3).scenario == {
             "tiers": {"spot": {"grace_seconds": 77}},
-            "quotas": [{"tenant": slug, "gpu_class": "h100", "cap_gpu_hours": 900}],
+            "quotas": [
+                {"tenant": slug, "gpu_class": "h100", "lend_limit_units": 140_000, "cap_gpu_hours": 900}
+            ],
             "prices": [{"gpu_class": "h100", "tier": "spot", "per_gpu_hour": "1.20"}],
         }
     client.force_login(site.people["lead"])
