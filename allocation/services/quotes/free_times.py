@@ -1,8 +1,9 @@
 """Free times: the one answer of pages, REST and quotes.
 
 A GPU is free for a time when a booking without quota limits could have the whole GPU for all of it:
-it is in service and answers, it may be used as a whole GPU, no maintenance is due, and nothing
-runs, is scheduled or has a planned start on it. Read from the calendar of quotes.
+it is in service and answers, it may be used as a whole GPU, it is not rented for the bookings of one
+plan, no maintenance is due, and nothing runs, is scheduled or has a planned start on it. Read from
+the calendar of quotes.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from allocation.models import PolicyVersion
+from allocation.rules.pools import is_pooled
 from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds, snapshot_read
@@ -25,7 +27,7 @@ MIN_FREE_TIME = timedelta(hours=1)
 class FreeTimes:
     """Free stretches of whole GPUs in [since, until), by GPU and in order.
 
-    GPUs that are fixed to slices or out of service are left out.
+    GPUs that are fixed to slices, rented for a plan or out of service are left out.
     """
 
     since: datetime
@@ -55,6 +57,7 @@ def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now:
     if until <= since:
         return FreeTimes(since, since, {})
     found = Availability(snapshot, policy).free(seconds(since), seconds(until) + 1)
+    of_plans = {gpu.id for gpu in snapshot.gpus if is_pooled(gpu.gpu_class)}
     return FreeTimes(
         since,
         until,
@@ -65,5 +68,6 @@ def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now:
                 if instant(begin) < until
             )
             for gpu, stretches in found.items()
+            if gpu not in of_plans
         },
     )

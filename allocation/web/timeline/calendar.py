@@ -107,8 +107,8 @@ def _by_class(timeline: Timeline) -> dict[tuple[str, str], list[GpuRow]]:
     found: dict[tuple[str, str], list[GpuRow]] = {}
     for group in timeline.groups:
         gpus = found.setdefault((group.gpu_class, group.label), [])
-        gpus += [gpu for node in group.nodes for gpu in node.gpus]
-    return found
+        gpus += [gpu for node in group.nodes for gpu in node.gpus if not gpu.is_of_plan]
+    return {name: gpus for name, gpus in found.items() if gpus}
 
 
 def _day(

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.test import Client
 
-from allocation.models import Booking
+from allocation.models import Booking, Node
 from allocation.queries.bookings.timelines.rows import Timeline
 from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.rules.states import State
@@ -25,6 +25,7 @@ from allocation.web.timeline.span import Span
 from tenants.models import Membership
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tenant, an_actor
+from tests.roles import as_system
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
 pytestmark = pytest.mark.django_db
@@ -93,6 +94,20 @@ def test_the_bookings_of_another_tenant_take_room_and_are_not_counted_as_own() -
     assert there.own == 0
     assert [each.free for each in there.classes] == ["0"]
     assert "secret" not in repr(there)
+
+
+def test_what_is_rented_for_a_plan_is_not_free_for_others() -> None:
+    mine = a_member(a_project())
+    a_node(now=NOW, gpus=1)
+    rented = a_node("rented-01", now=NOW, gpus=2)
+    with as_system():
+        Node.objects.filter(name=rented.name).update(pool="plan-x")
+    (there,) = _days(mine)["Fri 20 Nov"].classes
+    assert there.words.startswith("H100 1 of 1 free for the whole of Fri 20 Nov")
+    span = month_span("", UTC, NOW)
+    with tenant_tx(mine.tenant_id):
+        free = free_times_read(is_operator=False, since=NOW, until=span.window.ends, now=NOW)
+    assert not {gpu.id for gpu in rented.gpus.all()} & free.by_gpu.keys()
 
 
 def test_five_weeks_begin_on_the_monday_of_the_day() -> None:

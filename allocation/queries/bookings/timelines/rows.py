@@ -105,7 +105,7 @@ class MaintenancePeriod:
 @dataclass(frozen=True)
 class GpuRow:
     """One device with its blocks by start. `free` are the periods in which the whole device can be
-    booked.
+    booked. `is_of_plan`: it is rented, for the bookings of one plan.
 
     Without slots, so that the busy periods can be cached.
     """
@@ -124,6 +124,7 @@ class GpuRow:
     blocks: tuple[Block, ...]
     maintenance: tuple[MaintenancePeriod, ...] = ()
     free: tuple[Stretch, ...] = ()
+    is_of_plan: bool = False
 
     @property
     def shows_slots(self) -> bool:

@@ -127,6 +127,7 @@ def _gpu_row(
         placements=placements,
         blocks=tuple(blocks),
         maintenance=tuple(maintenance),
+        is_of_plan=bool(gpu.node.pool),
     )
 
 
