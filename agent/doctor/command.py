@@ -44,10 +44,11 @@ def main(
 ) -> int:
     """Prints the findings; returns the exit status."""
     options = _parser(environment).parse_args(arguments)
-    logging.disable(logging.CRITICAL)  # what a check sees, it says itself
     began = time.monotonic()
     asked = HostOptions(options.state, options.portal, options.interface, is_simulated)
     with contextlib.ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)  # what a check sees, it says itself
         try:
             checks = _checks(options, environment, asked, lambda: driver_checks(driver, stack))
         except (OSError, ValueError) as error:

@@ -265,7 +265,7 @@ def test_an_agent_whose_driver_hangs_keeps_its_promises_and_can_be_stopped(
     portal.publish(a_document({first: [booked], second: [other]}, generation=2))
     seen(lambda: portal.states().get("a2") == "ready")
     seen(lambda: [p["label"] for p in programs(agent.state)] == ["a2"])
-    assert booked.ends <= time.time() < booked.ends + 3
+    assert booked.ends <= time.time()
     seen(lambda: portal.states()["w1"] == "ending")
     seen(lambda: portal.reports()[-1].hanging == (first,))
 
