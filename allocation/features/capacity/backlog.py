@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Literal
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -14,6 +13,7 @@ from allocation.features.capacity.models import BacklogRule, CapacityPlan
 from allocation.features.capacity.providers import offers
 from allocation.features.capacity.rules import MOST_GPUS, Offer, best_offer
 from allocation.features.capacity.services import MOST_COST, Cause, PlanTerms, plan_create, project_may_plan
+from allocation.features.capacity.sprints import Mode
 from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
@@ -28,7 +28,6 @@ from tenants.platform.terms import term, terms
 LOGGED = ("project", "mode", "gpu_class_id", "wait_minutes", "gpus", "hours", "most_cost")
 MOST_BOOKINGS = 200
 """Of a project's queue that are looked at."""
-Mode = Literal["off", "propose", "rent"]
 
 
 @terms

@@ -223,15 +223,18 @@ class CapacitySpend(models.Model):
         ]
 
 
+class RuleMode(models.TextChoices):
+    """What a started sprint, or a wait that is too long, leads to."""
+
+    OFF = "off", "Nothing"
+    PROPOSE = "propose", "A plan that a lead approves"
+    RENT = "rent", "A plan that is active"
+
+
 class SprintRule(models.Model):
     """What sprints of a project rent beyond its own GPUs, and whether it is asked first."""
 
-    class Mode(models.TextChoices):
-        """What a started sprint leads to."""
-
-        OFF = "off", "Nothing"
-        PROPOSE = "propose", "A plan that a lead approves"
-        RENT = "rent", "A plan that is active"
+    Mode = RuleMode
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)
@@ -258,12 +261,7 @@ class BacklogRule(models.Model):
     """What a project rents of a class when its bookings would wait for too long, and whether it is asked
     first."""
 
-    class Mode(models.TextChoices):
-        """What a long wait leads to."""
-
-        OFF = "off", "Nothing"
-        PROPOSE = "propose", "A plan that a lead approves"
-        RENT = "rent", "A plan that is active"
+    Mode = RuleMode
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)

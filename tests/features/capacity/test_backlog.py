@@ -10,12 +10,12 @@ from django.test import Client
 
 from allocation.features.capacity.backlog import (
     BacklogRuleTerms,
-    Mode,
     backlog_plan,
     backlog_rule_set,
     backlogs_due,
 )
 from allocation.features.capacity.models import BacklogRule, CapacityPlan
+from allocation.features.capacity.sprints import Mode
 from allocation.models import Booking
 from tenants.access import Actor
 from tenants.models import Membership, Role
