@@ -176,7 +176,6 @@ class Connection:
             if not isinstance(request, h11.Request):
                 return
             try:
-                request_check(request)
                 if await self._answer(request):
                     return
             except BadHead as refusal:
@@ -190,6 +189,10 @@ class Connection:
 
     async def _answer(self, request: h11.Request) -> bool:
         """Answers one request; whether the connection is done with it. Raises BadHead."""
+        request_check(request)
+        if not has_body(request):
+            # Its end, without which the connection could not be kept.
+            await self._event()
         host = value_of(request.headers, b"host")
         label = self._proxy.site.label_of(host)
         path = urlsplit(request.target.decode("latin-1")).path
@@ -254,9 +257,6 @@ class Connection:
     async def _forward(self, request: h11.Request, visit: Visit) -> bool:
         """Passes a request on, and its answer back. Raises BadHead, before any part of an answer."""
         body = has_body(request)
-        if not body:
-            # Its end.
-            await self._event()
         # A tunnel that was idle may be dead. A request that only reads is sent again.
         tries = 2 if request.method in (b"GET", b"HEAD") and not body else 1
         while True:
@@ -361,6 +361,9 @@ class Connection:
             ("x-content-type-options", "nosniff"),
             *(headers or []),
         ]
+        if self._http.their_state is h11.SEND_BODY:
+            # Nobody reads the body of a request that is answered here.
+            own.append(("connection", "close"))
         await self._send(h11.Response(status_code=status, headers=own))
         await self._send(h11.Data(data=body))
         await self._send(h11.EndOfMessage())

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -205,6 +206,17 @@ def test_a_notebook_from_the_button_to_the_end_of_its_booking(site: NotebookSite
     assert site.state(row) == "ended"
 
 
+def test_a_connection_is_kept_for_the_next_request_or_said_to_be_over(site: NotebookSite) -> None:
+    connection = HTTPConnection("127.0.0.1", site.port, timeout=10)
+    connection.connect()
+    connection.auto_open = 0
+    for body in (None, None, "unread"):
+        connection.request("POST" if body else "GET", "/healthz", body)
+        answer = connection.getresponse()
+        assert (answer.read(), answer.headers["Connection"]) == (b"ok", "close" if body else None)
+    assert connection.sock is None
+
+
 def test_who_has_no_right_to_a_notebook_gets_nothing_of_it(site: NotebookSite) -> None:
     booking = site.running_booking()
     row = site.notebook(booking)
@@ -288,18 +300,17 @@ def test_agent_and_proxy_are_killed_and_the_notebook_goes_on(site: NotebookSite)
     site.proxy()
 
     def is_back() -> bool:
-        answer = browser.get("/")
-        return answer.status_code == 200 and answer.json()["pid"] == before["pid"]
+        return status_of(browser) == 200 and browser.get("/").json()["pid"] == before["pid"]
 
     wait_until(is_back, seconds=SECONDS)
     assert site.state(row) == "ready"
     # The new agent ends what the old one started.
     with tenant_tx(site.lab.tenant.id):
         notebook_end(actor=site.lab.actor, reference=booking.label, now=site.now())
-    assert browser.get("/").status_code in (200, 403)
+    assert status_of(browser) in (0, 200, 403)
     site.turn()
     wait_until(are_gone(before["pid"], before["kernel"]), seconds=SECONDS)
-    wait_until(lambda: browser.get("/").status_code == 403, seconds=SECONDS)
+    wait_until(lambda: status_of(browser) == 403, seconds=SECONDS)
     folder = site.folder / "node" / "notebooks"
     wait_until(lambda: list(folder.iterdir()) == [], seconds=SECONDS)
 
@@ -318,6 +329,14 @@ def test_a_program_that_fails_says_why_and_another_can_be_started(site: Notebook
     pid = browser.get("/").json()["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_until(partial(is_over, site, again), seconds=SECONDS)
+
+
+def status_of(browser: httpx.Client) -> int:
+    """What the notebook answers; 0 where a kept connection ended meanwhile. A browser asks again."""
+    try:
+        return browser.get("/").status_code
+    except httpx.TransportError:
+        return 0
 
 
 def is_over(site: NotebookSite, row: Notebook) -> bool:
