@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,8 +193,10 @@ async def _tunnelled(node: Node) -> tuple[str, bytes]:
     """What a tunnel says of itself, and what comes back through it."""
     taken: asyncio.Future[tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]]
     taken = asyncio.get_running_loop().create_future()
+    writers: list[asyncio.StreamWriter] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
         if taken.done():
@@ -208,8 +211,11 @@ async def _tunnelled(node: Node) -> tuple[str, bytes]:
     head, reader, writer = await taken
     writer.write(b"hello ")
     answer = await reader.read()
-    writer.close()
     server.close()
+    for each in writers:
+        each.close()
+        with suppress(ConnectionError):
+            await each.wait_closed()
     words = head.decode().split("Authorization: Basic ")[1].split("\r\n")[0]
     return base64.b64decode(words).decode(), answer
 
