@@ -160,6 +160,14 @@ class Transfer(models.Model):
         help_text="What a charge is for that is for no GPU time: `late_share`, `no_show`, `setup`. "
         "Of a refund: the fee that it gives back.",
     )
+    tier = models.CharField(
+        max_length=40,
+        blank=True,
+        db_default="",
+        default="",
+        help_text="Of the booking when it was charged. A trigger writes it, and the class.",
+    )
+    gpu_class = models.CharField(max_length=40, blank=True, db_default="", default="")
 
     class Meta:
         indexes = [

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.django_db
 def _catalogue() -> Iterator[None]:
     with as_system():
         a_catalogue()
+    with as_role("portal_ops"):
         yield
 
 

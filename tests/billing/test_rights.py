@@ -24,7 +24,7 @@ TABLES = {
     "billing_campaign": (ADD | {"UPDATE"},) * 3,
     "billing_pricebook": (READ, ADD, ADD),
     "billing_price": (READ, ADD, ADD),
-    "billing_pricedraft": (frozenset(), ADD | {"UPDATE"}, ADD | {"UPDATE"}),
+    "billing_pricedraft": (frozenset(), READ, ADD | {"UPDATE"}),
     "allocation_chargesum": (READ, READ, READ),
     "tenants_auditentry": (ADD, ADD, ADD),
     "tenants_auditseal": (READ, ADD, ADD),

@@ -41,7 +41,7 @@ from tenants.models import Project, Role, Tenant
 from tenants.platform.errors import Refused
 from tests.api.builders import Api, a_token, said
 from tests.billing.builders import NOVEMBER, NOW
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, actor_now
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_tier, actor_now
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_model
@@ -241,6 +241,25 @@ def test_random_charges_and_refunds_add_up_by_booking_by_project_and_in_all(site
     for mine in bookings.values():
         assert sum_of(mine).amount == sum_of(mine).rounded
     assert whole.totals.amount == sum_of(lines).rounded
+
+
+def test_a_charge_keeps_the_class_and_the_tier_that_its_booking_had(site: Site) -> None:
+    with as_system():
+        first = Booking.objects.get()
+        a_tier("premium")
+        Booking.objects.update(planned_class="l40s", tier_id="premium")
+        site.charge("4", now=NOW + timedelta(hours=1))
+        of = StatementOf(site.tenant.id, NOVEMBER)
+        for by, before, after in (
+            ("gpu_class", first.planned_class, "l40s"),
+            ("tier", first.tier_id, "premium"),
+        ):
+            kept = {name: sums.exact for name, sums in statement_of(of, by).groups}
+            assert kept == {before: Decimal("12.345678"), after: Decimal(4)}
+            for name, amount in kept.items():
+                assert [line.exact for line in group_page(of, by, name, offset=0, limit=9)] == [amount]
+        lines = [(line.gpu_class, line.tier) for line in statement_lines(of)]
+    assert lines == [(first.planned_class, first.tier_id), ("l40s", "premium")]
 
 
 def test_a_page_of_a_statement_reads_as_many_rows_at_any_size(site: Site) -> None:

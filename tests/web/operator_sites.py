@@ -51,7 +51,7 @@ from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 from tests.builders_pauses import a_decision
-from tests.roles import as_owner
+from tests.roles import as_owner, as_role
 
 NODE = "gpu-a1-01"
 
@@ -294,7 +294,9 @@ def new_tier(site: Site) -> Values:
 def _draft(site: Site, author: User) -> Values:
     terms = DraftTerms.of_book(PriceBook.objects.get())
     prices = {key: price + 1 for key, price in terms.prices.items()}
-    draft = price_draft_create(author_id=author.pk, terms=replace(terms, prices=prices), now=timezone.now())
+    terms = replace(terms, prices=prices)
+    with as_role("portal_ops"):
+        draft = price_draft_create(author_id=author.pk, terms=terms, now=timezone.now())
     return {"draft_id": str(draft.id), "revision": 1}
 
 

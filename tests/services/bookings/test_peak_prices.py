@@ -24,7 +24,7 @@ from billing.rules import month_of
 from billing.services import DraftTerms, Peaks, price_book_publish, price_draft_create
 from tests.builders import a_gpu_class, a_quota, an_operator
 from tests.builders_allocation import HOUR, Lab, a_lab, a_model, an_ask
-from tests.roles import as_system
+from tests.roles import as_role, as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh
 
@@ -100,7 +100,9 @@ def test_a_later_booking_has_the_price_of_its_day_and_keeps_it(plant: Plant, lab
     with as_system():
         # A draft is in no quote.
         terms = DraftTerms({KEY: Decimal(700)}, valid_from=tomorrow + MINUTE)
-        price_draft_create(author_id=an_operator().pk, terms=terms, now=plant.now)
+        author = an_operator()
+        with as_role("portal_ops"):
+            price_draft_create(author_id=author.pk, terms=terms, now=plant.now)
         assert PriceBook.objects.count() == 3
         window = BookingRequest(lab.project.slug, "standard", an_ask(1, hours=1, starts=at))
         quote = quote_make(actor=lab.actor, request=window, now=plant.now)

@@ -32,8 +32,8 @@ _LINES = """
 SELECT t.id, t.at, t.kind,
        coalesce('BK-' || b.number || coalesce('[' || b.array_index || ']', ''), ''),
        coalesce(b.name, ''), coalesce(p.slug, ''),
-       coalesce(u.username, ''), coalesce(c.slug, ''), coalesce(b.tier_id, ''),
-       coalesce(b.planned_class, ''), coalesce(b.price_per_hour, 0),
+       coalesce(u.username, ''), coalesce(c.slug, ''), coalesce(nullif(t.tier, ''), b.tier_id, ''),
+       coalesce(nullif(t.gpu_class, ''), b.planned_class, ''), coalesce(b.price_per_hour, 0),
        coalesce(b.price_per_hour + b.peak_surcharge, 0), t.surcharge,
        CASE t.kind WHEN 'reverse' THEN -t.amount ELSE t.amount END,
        a.currency, t.note, t.fee, coalesce(t.day, (t.at AT TIME ZONE 'UTC')::date),
@@ -110,7 +110,7 @@ GROUP BY 1
 
 
 _LINE_NAMES = _NAMES | {
-    "tier": "coalesce(b.tier_id, '')",
+    "tier": "coalesce(nullif(t.tier, ''), b.tier_id, '')",
     "ticket": _TICKET,
 }
 _OF_GROUP = (
@@ -119,7 +119,8 @@ _OF_GROUP = (
 )
 _OF_CLASS = (
     _LINES.format(
-        which=f"{_OF_MONTH} AND (coalesce(b.planned_class, '') = %(name)s OR (t.fee = ''"
+        which=f"{_OF_MONTH} AND (coalesce(nullif(t.gpu_class, ''), b.planned_class, '') = %(name)s"
+        " OR (t.fee = ''"
         " AND b.ask->'groups' @> jsonb_build_array(jsonb_build_object('gpu_class', %(name)s))))"
     )
     + "ORDER BY t.at DESC, t.id DESC LIMIT %(limit)s OFFSET %(offset)s"

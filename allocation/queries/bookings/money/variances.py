@@ -32,7 +32,8 @@ CROSS JOIN LATERAL (SELECT {GPUS} AS gpus) part
 CROSS JOIN LATERAL (
   SELECT CASE WHEN t.kind <> 'settle' THEN 'corrections' WHEN t.fee <> '' THEN 'fees'
          ELSE 'use' END AS kind,
-         coalesce(b.planned_class, '') AS gpu_class, coalesce(b.tier_id, '') AS tier) what
+         coalesce(nullif(t.gpu_class, ''), b.planned_class, '') AS gpu_class,
+         coalesce(nullif(t.tier, ''), b.tier_id, '') AS tier) what
 WHERE (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s)
   AND t.kind IN ('settle', 'charge', 'reverse')
   AND t.reference IS NOT NULL AND (t.at AT TIME ZONE 'UTC')::date = ANY(%(days)s)
