@@ -7,12 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from tenants.models import (
     ApiToken,
     GpuClass,
     Invitation,
+    KnownPerson,
     Mail,
     Membership,
     Notification,
@@ -215,10 +216,25 @@ def invitation_offer(invitation_id: UUID, now: datetime) -> ReceivedInvitation |
 
 
 def invitations_of(tenant_id: UUID, now: datetime) -> QuerySet[Invitation]:
-    """The tenant's open and declined invitations that have not expired, the latest first."""
-    shown = Invitation.objects.filter(
+    """The tenant's declined invitations and those that can be accepted, the latest first.
+
+    An invitation can be accepted as long as its maker may give its role, as the database's function
+    for the invited person has it.
+    """
+    giving = Membership.objects.filter(
+        Q(role=Role.TENANT_ADMIN) | Q(role=Role.LEAD, project=OuterRef("project")),
         tenant_id=tenant_id,
-        state__in=[Invitation.State.OPEN, Invitation.State.DECLINED],
+        user=OuterRef("made_by"),
+        user__is_active=True,
+    )
+    kept_out = KnownPerson.objects.filter(
+        tenant_id=tenant_id, user=OuterRef("made_by"), disabled__isnull=False
+    )
+    may_give = Exists(giving) & ~Exists(kept_out) | Q(made_by__is_staff=True, made_by__is_active=True)
+    is_of_open_project = Q(project=None) | Q(project__is_open=True)
+    shown = Invitation.objects.filter(
+        Q(state=Invitation.State.DECLINED) | Q(may_give, is_of_open_project, state=Invitation.State.OPEN),
+        tenant_id=tenant_id,
         expires__gt=now,
     )
     return shown.select_related("project").order_by("-created", "id")

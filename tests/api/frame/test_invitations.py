@@ -4,12 +4,12 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from tenants.models import Membership
+from tenants.models import Membership, Project
 from tenants.platform.wall import tenant_tx
 from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, said
 from tests.builders import a_member, a_user, actor_now
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 ASKED = {"to": "stefan", "role": "researcher", "project": "folding"}
 
@@ -38,6 +38,21 @@ def test_an_invitation_is_listed_to_those_who_may_and_taken_back(site: Site) -> 
     assert site.lead.delete(f"invitations/{made['id']}").status_code == 204
     assert said(site.lead.get("invitations"))["items"] == []
     assert site.lead.delete(f"invitations/{made['id']}").status_code == 404
+
+
+def test_an_invitation_that_nobody_can_accept_is_not_listed(site: Site) -> None:
+    made = said(site.lead.post("invitations", ASKED))
+    for what in ("role", "closed"):
+        with as_owner():
+            if what == "role":
+                Membership.objects.filter(user__username="jonas").update(role="researcher")
+            else:
+                Membership.objects.filter(user__username="jonas").update(role="lead")
+                Project.objects.filter(slug="folding").update(is_open=False)
+        assert said(site.admin.get("invitations"))["items"] == []
+    with as_owner():
+        Project.objects.filter(slug="folding").update(is_open=True)
+    assert [row["id"] for row in said(site.admin.get("invitations"))["items"]] == [made["id"]]
 
 
 def test_a_member_accepts_or_declines_over_rest(site: Site) -> None:
