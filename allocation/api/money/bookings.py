@@ -36,7 +36,7 @@ GROUPING = ", ".join(f"`{each}`" for each in GROUPS) + ", or `label:` and a key:
 class SumOut(serializers.Serializer[Any]):
     """The sum of a group's lines."""
 
-    name = serializers.CharField(help_text="Empty for lines without a campaign.")
+    name = serializers.CharField(help_text="Empty for lines without a campaign, and for rented machines.")
     lines = serializers.IntegerField()
     amount = Money(
         max_digits=20,

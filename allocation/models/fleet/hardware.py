@@ -247,7 +247,7 @@ class Node(models.Model):
 
 
 class NodeInventory(models.Model):
-    """The last inventory that a node's agent reported, as `wire.inventory_to_plain` writes it.
+    """The last inventory that a node's agent reported, as `wire.envelope.inventory_to_plain` writes it.
 
     GPUs of an unknown model are added from it when an operator names the model.
     """

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
+from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.bookings.money.statement_files import (
     FILES,
     month_read,
@@ -306,13 +307,14 @@ def _labels(tenant_id: UUID, by: str, names: Sequence[str]) -> dict[str, str]:
     """Returns the names of projects, tiers, classes and people, by their short names."""
     if by == "person":
         people = User.objects.filter(username__in=names)
-        return {each.username: each.display_name for each in people}
+        return {"": RENTED} | {each.username: each.display_name for each in people}
     found: dict[str, QuerySet[Any]] = {
         "project": Project.objects.filter(tenant_id=tenant_id).values_list("slug", "name"),
         "tier": Tier.objects.values_list("slug", "name"),
         "gpu_class": GpuClass.objects.values_list("slug", "label"),
     }
-    return dict(found[by]) if by in found else {}
+    of_none = {"": RENTED} if by in ("tier", "gpu_class") else {}
+    return of_none | dict(found[by]) if by in found else {}
 
 
 urlpatterns = [

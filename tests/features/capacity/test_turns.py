@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.test import Client
 
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan, CapacitySpend
 from allocation.features.capacity.services import PlanTerms, plan_approve, plan_cancel, plan_create
@@ -23,7 +24,7 @@ from tenants.access import Actor
 from tenants.models import KnownPerson, Membership, Project, Role, Tenant
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
-from tests.builders import a_member, an_actor
+from tests.builders import a_member, a_tenant_admin, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, an_allocation, an_ask
 from tests.features.capacity.builders import (
     FILE,
@@ -107,6 +108,14 @@ def charged(lab: Lab) -> list[tuple[str, Decimal, str, str]]:
     return [(each.fee, each.exact, each.project, each.booking) for each in lines]
 
 
+def statement_text(lab: Lab) -> str:
+    """The page of the month's sums by person, as an admin reads it."""
+    client = Client()
+    client.force_login(a_tenant_admin(lab.project.tenant).user)
+    page = client.get(f"/t/{lab.project.tenant.slug}/statements", {"month": f"{NOW:%Y-%m}", "by": "person"})
+    return page.content.decode()
+
+
 def came(cloud: FakeCloud, lab: Lab, lead: Actor, **terms: Any) -> tuple[CapacityPlan, CapacityMachine]:  # noqa: ANN401
     """A plan with a machine that is ready."""
     plan = planned(lab, lead, **terms)
@@ -165,6 +174,7 @@ def test_a_machine_joins_serves_its_project_alone_and_goes_back(
     assert (fresh(plan).committed, fresh(plan).charged) == (Decimal(12), Decimal(7))
     assert money(lab, plan) == (Decimal(48), Decimal(7))
     assert charged(lab) == [("burst", Decimal(7), lab.project.slug, "")]
+    assert "Rented machines" in statement_text(lab)
     turned(cloud, NOW + 8 * HOUR)
     assert (fresh(plan).state, money(lab, plan)) == ("ended", (Decimal(0), Decimal(7)))
 

@@ -16,6 +16,8 @@ from billing.models import Budget
 from tenants.models import Project, Tier, User
 
 ZERO = Decimal(0)
+RENTED = "Rented machines"
+"""Names the charges that are of no booking, and so of no person, tier or class."""
 PAID = Coalesce(F("charged"), F("settled")) + F("corrected") - F("late_refunded")
 """What budgets count as spent of a booking: its charges, also before it is over, with corrections and
 refunds."""
@@ -23,7 +25,7 @@ refunds."""
 
 @dataclass(frozen=True, slots=True)
 class SpendShare:
-    """The charges of one person or tier in the period."""
+    """The charges of one person or tier in the period, or of rented machines."""
 
     name: str
     amount: Decimal
@@ -52,15 +54,15 @@ def charges_counted(budget: Budget) -> Q:
 def spend_by_person(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     """Charges from the budget by owner, highest first."""
     sums = _shares(project, budget_id, "owner_id")
-    people = User.objects.in_bulk(list(sums))
-    return _ranked((people[key].display_name, total) for key, total in sums.items())
+    people = User.objects.in_bulk([key for key in sums if key])
+    return _ranked((people[key].display_name if key else RENTED, total) for key, total in sums.items())
 
 
 def spend_by_tier(*, project: Project, budget_id: UUID) -> list[SpendShare]:
     """Charges from the budget by tier, highest first."""
     sums = _shares(project, budget_id, "tier")
     tiers = Tier.objects.in_bulk(list(sums))
-    return _ranked((tiers[key].name, total) for key, total in sums.items())
+    return _ranked((tiers[key].name if key else RENTED, total) for key, total in sums.items())
 
 
 def _by_day(rows: Any) -> dict[date, Decimal]:  # noqa: ANN401
@@ -68,10 +70,8 @@ def _by_day(rows: Any) -> dict[date, Decimal]:  # noqa: ANN401
 
 
 def _shares(project: Project, budget_id: UUID, column: Literal["owner_id", "tier"]) -> dict[Any, Decimal]:
-    """Charges minus corrections of the project's bookings by a column."""
-    rows = ChargeSum.objects.filter(
-        account__budget=budget_id, account__budget__project=project, owner__isnull=False
-    )
+    """Charges minus corrections of the project by a column; those of no booking under None or ''."""
+    rows = ChargeSum.objects.filter(account__budget=budget_id, account__budget__project=project)
     return dict(rows.values(column).annotate(total=Sum("exact")).values_list(column, "total"))
 
 
