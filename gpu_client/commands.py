@@ -173,7 +173,7 @@ def why(reference: Reference, is_json: Json = False, zone: Zone = "") -> None:
         start = f"not before {clock.moment(found['estimated_start'])} (an estimate)"
     line_print(f"{found['number']} is {found['state']}. Start: {start}")
     for check in found["checks"]:
-        line_print(f"  {_MARKS[check['passed']]} {check['check']}")
+        line_print(f"  {_MARKS[check['passed']]} {check['name']}")
         for reason in check["reasons"]:
             line_print(f"      {reason['sentence']}")
     _queue_print(found, clock)
@@ -364,6 +364,7 @@ def _booking_print(client: Client, booking: Document, is_json: bool, zone: str) 
     clock = clock_of(client, zone)
     price = booking["price"]
     waiting = booking["waiting"] or {"reasons": []}
+    later = booking["extension_until"]
     facts_print(
         f"{booking['number']} {booking['name']}".strip(),
         booking["state"],
@@ -372,6 +373,7 @@ def _booking_print(client: Client, booking: Document, is_json: bool, zone: str) 
             "Project": f"{booking['project']}, {booking['tier']}",
             "Starts": clock.starts(booking),
             "Ends": clock.ends(booking),
+            "Asked": f"an end at {clock.moment(later)}, not decided yet" if later else "",
             "GPUs": place(booking),
             "Held": money(price["held"], price["currency"]),
             "Why": " ".join(reason["sentence"] for reason in waiting["reasons"]),

@@ -62,7 +62,8 @@ def advice_print(rows: list[Document]) -> None:
     for row in rows:
         line_print(f"Advice: {row['sentence']}")
         if row["request"]:
-            line_print(f"        {row['request']} --workload {row['labels']['workload']}")
+            name = row["labels"].get("workload", "")
+            line_print(f"        {row['request']}" + (f" --workload {name}" if name else ""))
 
 
 def _percent(value: float | None) -> str:

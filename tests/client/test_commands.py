@@ -21,6 +21,7 @@ from gpu_client.output import errors_shown
 from gpu_client.problems import Problem
 from gpu_client.progress import progress_write
 from gpu_client.words import Clock, iso_length
+from gpu_client.workloads import advice_print
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking, an_allocation
 from tests.features.workloads.builders import Ran, ran
@@ -98,6 +99,18 @@ def test_a_token_is_saved_for_its_owner_only(mara: Terminal) -> None:
     assert not mara.file.exists()
 
 
+def test_advice_is_printed_with_its_workload_if_it_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    advice_print(
+        [
+            {"sentence": "A slice is enough.", "request": "1 1g.10gb 1h", "labels": {"workload": "fold"}},
+            {"sentence": "A rented machine.", "request": "1 h100 1h may burst", "labels": {}},
+            {"sentence": "Wait.", "request": "", "labels": {}},
+        ]
+    )
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed[1::2] == ["1 1g.10gb 1h --workload fold", "1 h100 1h may burst"]
+
+
 def test_the_message_of_the_day_says_what_ends_and_what_is_idle(mara: Terminal) -> None:
     now = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
@@ -141,7 +154,9 @@ def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:
     assert {row["number"] for row in mara.json("ls")["items"]} == {"BK-1", "BK-2"}
     assert mara.json("show", "BK-2") == second
     assert mara.json("why", "BK-2")["number"] == "BK-2"
-    assert "requested" in mara.run("why", "bk-2").stdout
+    reasons = mara.run("why", "bk-2").stdout
+    assert "requested" in reasons
+    assert "GPUs free together" in reasons
     labelled = mara.json(
         "book", "1 h100 for 10m", "-l", "team=vision", "-l", "run=7", "--ref", "GPU-7", status=4
     )

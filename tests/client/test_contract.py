@@ -16,7 +16,8 @@ from tests.servers.servers import ROOT
 # The fields that the commands read, by schema.
 READ = {
     "BookingOut": (
-        "id number name state project owner tier request window price allocations waiting ready_at ended_at"
+        "id number name state project owner tier request window price allocations waiting ready_at"
+        " ended_at extension_until"
     ),
     "WindowOut": "starts ends planned_starts planned_ends",
     "PriceOfBooking": "held currency",
@@ -37,7 +38,7 @@ READ = {
     "WhyOut": ("number state expected_start estimated_start checks ahead holders changes alternatives"),
     "AheadOut": "bookings",
     "HolderOut": "booking gpus until",
-    "CheckOut": "check passed reasons",
+    "CheckOut": "name passed reasons",
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
     "HeatOut": "wait_hours price currency pause_risk",

@@ -23,6 +23,7 @@ class CheckOut(serializers.Serializer[Any]):
     """One of the six conditions for a start, and what the latest decision found there."""
 
     check = serializers.ChoiceField(choices=list(CHECKS))
+    name = serializers.CharField(help_text="For people: `GPUs free together`.")
     passed = serializers.BooleanField(
         allow_null=True,
         help_text="Null where the decision did not look, because no start could be planned.",
@@ -132,4 +133,4 @@ def why(booking: Booking, now: datetime, actor: Actor | None = None) -> dict[str
 
 def _check_data(found: StartCheck) -> dict[str, Any]:
     reasons = [reason_shown(each) for each in found.reasons]
-    return {"check": found.check, "passed": found.passed, "reasons": reasons}
+    return {"check": found.check, "name": CHECKS[found.check], "passed": found.passed, "reasons": reasons}

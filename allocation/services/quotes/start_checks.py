@@ -8,7 +8,15 @@ from allocation.models import Booking
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from solver.reasons.catalogue import BY_CODE, BY_ID
 
-CHECKS = ("together", "line", "quota", "budget", "policy", "hardware")
+CHECKS = {
+    "together": "GPUs free together",
+    "line": "Queue",
+    "quota": "Quota",
+    "budget": "Budget",
+    "policy": "Policy",
+    "hardware": "Hardware",
+}
+"""The checks in the order in which they are shown, with their names."""
 # Nobody knows these of a booking that was not placed.
 _OF_A_PLACE = ("together", "line")
 

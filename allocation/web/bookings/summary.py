@@ -21,7 +21,7 @@ from allocation.rules.ask.line.text import (
 )
 from allocation.rules.states import ON_HARDWARE, ON_WAITLIST, OPEN, State
 from allocation.services.overrides.waiting import more_for
-from allocation.services.quotes.start_checks import StartCheck, is_delay, start_checks
+from allocation.services.quotes.start_checks import CHECKS, StartCheck, is_delay, start_checks
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.bookings.costs import CostLine, booking_costs, returned_text
 from allocation.web.bookings.page_context import PageContext
@@ -39,14 +39,6 @@ from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
 from tenants.platform.words import more_text
 
-NAMES = {
-    "together": "GPUs free together",
-    "line": "Queue",
-    "quota": "Quota",
-    "budget": "Budget",
-    "policy": "Policy",
-    "hardware": "Hardware",
-}
 # What is true of a booking that is not delayed by the check.
 FINE = {
     "line": "No booking ahead of yours is in the way.",
@@ -241,7 +233,7 @@ def _check(booking: Booking, check: StartCheck, ctx: PageContext) -> Check:
     is_behind = check.check == "line" and bool(ctx.ahead)
     sentences = tuple(stored_sentence(each) for each in reasons)
     return Check(
-        name=NAMES[check.check],
+        name=CHECKS[check.check],
         blocks=blocks or is_behind,
         is_open=check.passed is None and not is_behind,
         sentences=sentences or (_fine(booking, check, ctx),),
