@@ -12,6 +12,7 @@ TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
 TRAINERS := .venv-trainers
 NOTEBOOK := .venv-notebook
+SITE := .venv-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
 INSTALLER := pip==26.3
@@ -26,7 +27,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs lock packages browser slurm kubectl
+.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs site lock packages browser slurm kubectl
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -126,12 +127,19 @@ screens: $(TESTING) browser
 	$(BIN)/python -m tests.browser.screens
 
 # Draws the layers of docs/architecture.md from the contracts of pyproject.toml.
+# What pages say of the code, drawn anew.
 docs: $(TESTING)
 	$(BIN)/python -m tests.docs.architecture
+	$(BIN)/python -m tests.docs.data_model
+
+# The documentation as a web site in build/site; fails where a link leads nowhere.
+site: $(SITE)/installed
+	$(SITE)/bin/mkdocs build --quiet
 
 lock:
 	$(COMPILE) --no-generate-hashes --extra engines pyproject.toml -o requirements-engines.lock
 	$(COMPILE) --extra notebook pyproject.toml -o requirements-notebook.lock
+	$(COMPILE) --extra docs pyproject.toml -o requirements-docs.lock
 	$(COMPILE) --extra server --extra local --extra traces pyproject.toml -o requirements.lock
 	$(COMPILE) --extra server --extra local --extra cli --extra traces --extra test pyproject.toml -o requirements-test.lock
 
@@ -156,6 +164,12 @@ $(NOTEBOOK)/installed: requirements-notebook.lock
 	@$(PYTHON) -m venv $(NOTEBOOK)
 	@echo "Installing JupyterLab into $(NOTEBOOK), about a minute …"
 	@$(NOTEBOOK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-notebook.lock
+	@touch $@
+
+$(SITE)/installed: requirements-docs.lock
+	@$(PYTHON) -m venv $(SITE)
+	@echo "Installing MkDocs into $(SITE) …"
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(ENGINES)/installed: requirements-engines.lock

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from allocation.rules.states import TRANSITIONS, State
-from tests.docs import pages
+from tests.docs import data_model, pages
 from tests.docs.architecture import PAGE, page_drawn
 from tests.docs.pages import ROOT
 
@@ -91,6 +91,13 @@ def test_the_architecture_page_shows_the_contracts() -> None:
     """`make docs` draws it anew."""
     page = PAGE.read_text(encoding="utf-8")
     assert page_drawn(page) == page
+
+
+def test_the_pictures_of_the_data_model_show_the_models() -> None:
+    """`make docs` draws them anew."""
+    page = data_model.PAGE.read_text(encoding="utf-8")
+    assert data_model.model_page_drawn(page) == page
+    assert page.count("erDiagram") == 6
 
 
 def test_every_decision_is_in_the_index() -> None:
