@@ -40,8 +40,9 @@ WHERE b.tier_id = %(tier)s AND b.duration_seconds <= %(longest)s
 
 
 def headroom_peaks(kept: Mapping[str, int], now: datetime) -> Iterator[tuple[str, datetime, datetime]]:
-    """The peaks of the coming week for so many GPUs by class, joined where they touch."""
-    last = DemandForecast.objects.aggregate(at=Max("at"))["at"]
+    """The peaks of the coming week for so many GPUs by class, joined where they touch, as the newest
+    forecast of that time foresaw them."""
+    last = DemandForecast.objects.filter(at__lte=now).aggregate(at=Max("at"))["at"]
     rows = DemandForecast.objects.filter(at=last, gpu_class__in=kept)
     high = {(name, kind): bounds for name, kind, bounds in rows.values_list("gpu_class_id", "kind", "high")}
     there = dict(

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.features.policy_lab.play import DAY, History, Past
+from allocation.features.policy_lab.jobs import DAY
+from allocation.features.policy_lab.past import Changed, History, Past
+from solver import Request
 from tenants.platform.terms import term, terms
 
 PERCENT = 100
@@ -75,7 +77,9 @@ def _copies(row: Past, history: History, load: int) -> Iterator[Past]:
             yield row
             continue
         moved = _moved(row, _elsewhen(row, history, draw))
-        yield replace(moved, request=replace(moved.request, booking=f"{row.request.booking}{SOURCE}{number}"))
+        named = [replace(each, booking=f"{row.request.booking}{SOURCE}{number}") for each in moved.requests]
+        array = f"{row.array}{SOURCE}{number}" if row.array else ""
+        yield replace(moved.with_requests(named), array=array)
 
 
 def _elsewhen(row: Past, history: History, draw: Random) -> int:
@@ -97,22 +101,33 @@ def _changed(row: Past, history: History, demand: DemandTerms) -> Past:
     ask = row.request.ask
     if demand.sizes == PERCENT or ask.groups or ask.shape is not None or ask.pin:
         return row
-    whole, rest = divmod(ask.count * demand.sizes, PERCENT)
-    count = max(1, whole + (draw.randrange(PERCENT) < rest))
-    return replace(row, request=replace(row.request, ask=replace(ask, count=count)))
+    part = draw.randrange(PERCENT)
+    return row.with_requests([_sized(each, demand.sizes, part) for each in row.requests])
+
+
+def _sized(request: Request, percent: int, part: int) -> Request:
+    """The request for so many percent of its GPUs, of which a part is rounded up."""
+    whole, rest = divmod(request.ask.count * percent, PERCENT)
+    return replace(request, ask=replace(request.ask, count=max(1, whole + (part < rest))))
 
 
 def _moved(row: Past, at: int) -> Past:
     """The booking as if it had been asked for at another time, with all of its times."""
-    by, request = at - row.request.submitted, row.request
-    request = replace(
-        request,
-        submitted=at,
-        earliest=request.earliest + by,
-        latest=None if request.latest is None else request.latest + by,
-    )
-    return replace(row, request=request, cancelled=None if row.cancelled is None else row.cancelled + by)
+    by = at - row.request.submitted
+    requests = [
+        replace(
+            each,
+            submitted=each.submitted + by,
+            earliest=each.earliest + by,
+            latest=None if each.latest is None else each.latest + by,
+        )
+        for each in row.requests
+    ]
+    changes = tuple(Changed(each.at + by, each.request) for each in row.changes)
+    moved = replace(row, changes=changes).with_requests(requests)
+    return replace(moved, cancelled=None if row.cancelled is None else row.cancelled + by)
 
 
 def _draw(what: str, row: Past) -> Random:
-    return Random(f"{what} {row.request.booking}")  # noqa: S311 (not a secret)
+    """A chance of its own for each booking; elements of an array have the same."""
+    return Random(f"{what} {row.array or row.request.booking}")  # noqa: S311 (not a secret)

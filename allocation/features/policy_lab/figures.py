@@ -4,13 +4,15 @@ A difference has an interval of 19 in 20 from days drawn again, each with the me
 contains zero is called no effect. Pure, in whole numbers, so the same plays have the same report.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
 from allocation.features.policy_lab.history import Names
-from allocation.features.policy_lab.play import DAY, Fate, History, Outcome, Past
+from allocation.features.policy_lab.jobs import DAY
+from allocation.features.policy_lab.past import Fate, History, Outcome, Past
+from allocation.features.policy_lab.past_rules import Prices, Repeated
 from solver.model.inputs import MILLION, UNITS_PER_GPU
 
 HOUR = 3_600
@@ -22,8 +24,6 @@ EXAMPLES = 20
 # A difference of less than a turn is none.
 SAME = 300
 Report = dict[str, Any]
-Rates = Mapping[tuple[str, str], int]
-"""Money per GPU-hour by class and tier, in steps of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,13 @@ class Input:
     history: History
     names: Names
     sides: Sides
-    rates: Rates
-    candidate_rates: Rates
+    prices: Prices
+    candidate_prices: Prices
     energy: Mapping[str, tuple[int, int]]
+    repeated: Mapping[str, Sequence[Repeated]] = field(default_factory=dict)
+    """By side, how much work pauses make runs repeat."""
+    foreseen: Mapping[str, int] = field(default_factory=dict)
+    """By side, the days on which peaks were foreseen at which GPUs are kept free."""
 
 
 def report_of(found: Input) -> Report:
@@ -53,7 +57,9 @@ def report_of(found: Input) -> Report:
         "begins": found.history.site.now,
         "ends": found.history.ends,
         "seeds": len(found.sides.active),
-        "bookings": len(found.history.past),
+        "bookings": len(waits.came),
+        "repeated": {side: [asdict(each) for each in rows] for side, rows in sorted(found.repeated.items())},
+        "headroom_days": dict(sorted(found.foreseen.items())),
         "totals": _totals(found),
         "tiers": waits.rows(lambda past: past.request.tier),
         "tenants": _with_money(found, waits.rows(lambda past: found.names.tenants[past.request.tenant])),
@@ -76,11 +82,17 @@ class _Waits:
     def __init__(self, found: Input) -> None:
         self._found = found
         self._ends = found.history.ends
-        self._past = [each for each in found.history.past if not each.is_first and not each.request.fixed]
+        self.came = [each for each in found.history.past if any(self._fates(each))]
+        self._past = [each for each in self.came if not each.is_first and not each.request.fixed]
+
+    def _fates(self, past: Past) -> Iterator[bool]:
+        """Whether it entered the queue in each play: elements of long arrays may not."""
+        for side in self._sides:
+            yield from (outcome.fates[past.request.booking].came is not None for outcome in side)
 
     def rows(self, name_of: Callable[[Past], str]) -> list[Report]:
         """A row for each name, also where only fixed windows are known, which wait for nothing."""
-        groups: dict[str, list[Past]] = {name_of(past): [] for past in self._found.history.past}
+        groups: dict[str, list[Past]] = {name_of(past): [] for past in self.came}
         for past in self._past:
             groups[name_of(past)].append(past)
         return [{"name": name, **self._row(groups[name])} for name in sorted(groups)]
@@ -135,15 +147,19 @@ class _Waits:
         active, candidate = (side[seed].fates[past.request.booking] for side in self._sides)
         if active.refused or candidate.refused:
             return 0
-        return self._wait(past, candidate) - self._wait(past, active)
+        # An element of an array that comes earlier and waits as long starts earlier.
+        return self._until(past, candidate) - self._until(past, active)
 
     def _wait(self, past: Past, fate: Fate) -> int:
-        request = past.request
-        since = max(request.submitted, request.earliest)
+        came = past.request.submitted if fate.came is None else fate.came
+        return max(0, self._until(past, fate) - max(came, past.request.earliest))
+
+    def _until(self, past: Past, fate: Fate) -> int:
+        """When it started, was cancelled, or the history ended; what was to come later, then."""
         until = self._ends if fate.started is None else fate.started
         if fate.started is None and fate.cancelled and past.cancelled is not None:
             until = past.cancelled
-        return max(0, until - since)
+        return max(until, past.request.submitted, past.request.earliest)
 
     def _both(self, group: Sequence[Past]) -> tuple[list[int], list[int]]:
         """Waits of a group of all seeds, without who is refused."""
@@ -152,7 +168,7 @@ class _Waits:
                 self._wait(past, outcome.fates[past.request.booking])
                 for outcome in side
                 for past in group
-                if not outcome.fates[past.request.booking].refused
+                if (fate := outcome.fates[past.request.booking]).came is not None and not fate.refused
             ]
             for side in self._sides
         )
@@ -224,17 +240,17 @@ def _total(found: Input, side: Sequence[Outcome]) -> Report:
 
 def _is_missed(history: History, past: Past, fate: Fate) -> bool:
     """Whether a booking within its organisation's guarantee began late."""
-    if not fate.inside or fate.refused or fate.cancelled or past.is_first:
+    if not fate.inside or fate.refused or fate.cancelled or past.is_first or fate.came is None:
         return False
     began = history.ends if fate.started is None else fate.started
-    return began - max(past.request.submitted, past.request.earliest) > LATE
+    return began - max(fate.came, past.request.earliest) > LATE
 
 
 def _energy(energy: Mapping[str, tuple[int, int]], side: Sequence[Outcome]) -> int | None:
     """Watt-hours at the power that each class was measured with; None if one in use was not measured."""
     total = 0
     for outcome in side:
-        for (_, _, gpu_class, _), units in outcome.used.items():
+        for (_, _, gpu_class, *_), units in outcome.used.items():
             if gpu_class not in energy:
                 return None
             millijoules, measured = energy[gpu_class]
@@ -245,25 +261,32 @@ def _energy(energy: Mapping[str, tuple[int, int]], side: Sequence[Outcome]) -> i
 def _with_money(found: Input, rows: list[Report]) -> list[Report]:
     """Adds to each organisation its GPU-hours, and what they cost at present prices."""
     sides = (
-        ("active", found.sides.active, found.rates),
-        ("candidate", found.sides.candidate, found.candidate_rates),
+        ("active", found.sides.active, found.prices),
+        ("candidate", found.sides.candidate, found.candidate_prices),
     )
     for row in rows:
-        for name, side, rates in sides:
-            row[name] |= _spent(found, row["name"], side, rates)
+        for name, side, prices in sides:
+            row[name] |= _spent(found, row["name"], side, prices)
     return rows
 
 
-def _spent(found: Input, tenant: str, side: Sequence[Outcome], rates: Rates) -> Report:
-    """Unit-seconds as GPU-seconds, and the price in steps of the ledger."""
-    used = money = 0
+def _spent(found: Input, tenant: str, side: Sequence[Outcome], prices: Prices) -> Report:
+    """Unit-seconds as GPU-seconds, and their price, in peak hours and at first starts, in steps of the
+    ledger."""
+    used = money = setup = 0
     for outcome in side:
-        for (owner, _, gpu_class, tier), units in outcome.used.items():
-            if found.names.tenants.get(owner) == tenant:
-                used += units
-                money += units * rates.get((gpu_class, tier), 0)
+        for use, units in outcome.used.items():
+            if found.names.tenants.get(use[0]) != tenant:
+                continue
+            usual, peak = prices.rate(use[2:])
+            used += units
+            money += units * usual + outcome.peak[use] * (peak - usual)
+        for past in found.history.past:
+            is_begun = outcome.fates[past.request.booking].started is not None and not past.is_first
+            if is_begun and found.names.tenants[past.request.tenant] == tenant:
+                setup += prices.setups.get(past.request.tier, 0)
     whole = UNITS_PER_GPU * len(side)
-    return {"gpu_seconds": used // whole, "money": money // (whole * HOUR)}
+    return {"gpu_seconds": used // whole, "money": money // (whole * HOUR) + setup // len(side)}
 
 
 def _rank(ordered: Sequence[int], percent: int) -> int | None:

@@ -5,112 +5,26 @@ they were; starts and pauses are those of the policy. Pure: the same history, po
 have the same outcome. Time passes in steps of five minutes, except that planned starts are exact.
 """
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
 
-from solver import (
-    Held,
-    Maintenance,
-    Place,
-    PlannedStart,
-    Policy,
-    Request,
-    Snapshot,
-    Used,
-    solve,
-    units_of,
-)
-from solver.model.demand import demands_of
+from allocation.features.policy_lab.arrivals import Arrivals
+from allocation.features.policy_lab.jobs import DAY, Job, Meter, rows_of
+from allocation.features.policy_lab.past import Fate, History, Outcome, Past
+from allocation.features.policy_lab.peak_seconds import PeakSeconds
+from allocation.features.policy_lab.played_changes import PlayedChanges
+from allocation.features.policy_lab.rules_in_time import RulesInTime
+from solver import UNITS_PER_GPU, PlannedStart, Policy, Request, Snapshot, Used, solve, units_of
 from solver.model.plan import Assign, Move, Pause, Plan, Waiting
 from solver.state.kept import Kept
 
 STEP = 300
-DAY = 86_400
 # A booking without a proven start is tried again after so many seconds.
 _AGAIN = 3_600
 # As the solver orders past use, which is cheaper for rows in order.
 _USED_ORDER = attrgetter("project", "gpu_class", "day", "tenant", "owner")
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A booking of the past: its request, how long its run was, and when it was cancelled before one.
-
-    `really` is None where nobody knows; `least`: it has run for so long and still runs. `is_first`: it
-    ran when the history begins.
-    """
-
-    request: Request
-    really: int | None = None
-    cancelled: int | None = None
-    least: int = 0
-    is_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """A GPU that could not be used in [starts, ends)."""
-
-    gpu: str
-    starts: int
-    ends: int
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A maintenance, and since when it was known."""
-
-    known: int
-    row: Maintenance
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What happened in [site.now, ends). The site has its rules and its fleet, and nothing runs."""
-
-    site: Snapshot
-    past: tuple[Past, ...]
-    ends: int
-    outages: tuple[Outage, ...] = ()
-    maintenance: tuple[Planned, ...] = ()
-
-
-@dataclass(slots=True)
-class Fate:
-    """What became of a booking. `lost`: GPU-seconds since its last save, by pauses. `inside`: it fitted
-    into its organisation's guarantee when it was asked for."""
-
-    started: int | None = None
-    pauses: int = 0
-    lost: int = 0
-    refused: str = ""
-    inside: bool = False
-    cancelled: bool = False
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The fates of all bookings by id, and unit-seconds by tenant, project, class and tier."""
-
-    fates: dict[str, Fate] = field(default_factory=dict)
-    used: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    turns: int = 0
-
-
-@dataclass(slots=True)
-class _Job:
-    """Rows of a booking, its request, and for how long it runs from their start on."""
-
-    rows: list[Held]
-    request: Request
-    need: int
-
-    @property
-    def over(self) -> int:
-        """Returns when it ends."""
-        return min(self.rows[0].ends, self.rows[0].starts + self.need)
 
 
 class Play:
@@ -118,19 +32,22 @@ class Play:
 
     def __init__(self, history: History, policy: Policy, lengths: Mapping[str, int]) -> None:
         """`lengths`: how long each booking runs, in seconds."""
-        self.outcome = Outcome()
+        self.outcome = Outcome({each.request.booking: Fate() for each in history.past})
         self.now = history.site.now
         self._history, self._policy = history, policy
         self._need = dict(lengths)
-        self._arriving = sorted(history.past, key=lambda each: (each.request.submitted, each.request.booking))
-        self._arrived = 0
+        self._arrivals = Arrivals(history.past)
         self._waiting: dict[str, Request] = {}
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
+        self._changes = PlayedChanges(history.past)
+        self._rules = RulesInTime(history.rules)
         # Turns are minutes apart; what is kept is compared as rarely as with a solver in operation.
         self._kept = Kept(compare_every=DAY)
         self._class_of = {gpu.id: gpu.gpu_class for gpu in history.site.gpus}
         models = {model.slug: model for model in history.site.models}
-        self._model_of = {gpu.id: models[gpu.model] for gpu in history.site.gpus}
+        model_of = {gpu.id: models[gpu.model] for gpu in history.site.gpus}
+        peaks = PeakSeconds(history.peak_hours, history.site.now, history.ends)
+        self._meter = Meter(self._class_of, model_of, peaks, self.outcome)
         self._of_class = {gpu.gpu_class: models[gpu.model] for gpu in history.site.gpus}
         self._tiers = {tier.slug: tier for tier in history.site.tiers}
         limits = history.site.limits
@@ -142,8 +59,9 @@ class Play:
         }
         edges = {_seen(at) for out in history.outages for at in (out.starts, out.ends)}
         edges |= {_seen(each.known) for each in history.maintenance}
+        edges |= {_seen(at) for at in history.rules.edges()}
+        edges |= {_seen(at) for at in self._changes.times()}
         self._edges = sorted(at for at in edges if self.now <= at < history.ends)
-        self._used: Counter[tuple[str, str, str, int, str]] = Counter()
         self._days_over, self._of_days_over = (0, 0), tuple[Used, ...]()
 
     def turns(self) -> Iterator[int]:
@@ -152,7 +70,7 @@ class Play:
         while (now := self._next()) < until:
             self._pass(now)
             self.outcome.turns += 1
-            if self._waiting:
+            if self._waiting or self._changes.is_asking:
                 self._apply(solve(self._snapshot(), self._policy, kept=self._kept, brief=True))
             yield now
         self._pass(until)
@@ -163,8 +81,9 @@ class Play:
         return min((at for at in self._events(soonest) if at >= soonest), default=1 << 62)
 
     def _events(self, soonest: int) -> Iterator[int]:
-        if self._arrived < len(self._arriving):
-            yield max(soonest, _seen(self._arriving[self._arrived].request.submitted))
+        comes = self._arrivals.next_at()
+        if comes is not None:
+            yield max(soonest, _seen(comes))
         for job in self._jobs.values():
             yield _seen(job.over)
             if not job.rows[0].started:
@@ -178,61 +97,68 @@ class Play:
             yield request.planned.starts
             for notice in self._notices:
                 yield request.planned.starts - notice
-        yield from (at for at in self._edges[:1] if at >= soonest)
+        at = bisect_right(self._edges, soonest - 1)
+        yield from self._edges[at : at + 1]
 
     def _pass(self, now: int) -> None:
-        """Lets time pass: starts and ends what is due, and queues what came."""
+        """Lets time pass: starts and ends what is due, queues what came, and changes what was changed."""
         for booking, job in tuple(self._jobs.items()):
             self._run(booking, job, now)
         self.now = now
-        while self._edges and self._edges[0] <= now:
-            del self._edges[0]
         self._break()
-        while self._arrived < len(self._arriving) and self._arriving[self._arrived].request.submitted <= now:
-            self._arrive(self._arriving[self._arrived])
-            self._arrived += 1
+        come: tuple[Past, ...] | None = None
+        while come != ():
+            come = tuple(self._arrivals.take(now))
+            for past in come:
+                self._arrive(past)
+            self._cancel(now)
+        for booking, changed in self._changes.take(now):
+            self._changes.make(booking, changed, self._waiting, self._jobs, self._meter)
+
+    def _cancel(self, now: int) -> None:
+        """Takes what is cancelled out of the queue."""
         for booking in tuple(self._waiting):
             fate = self.outcome.fates[booking]
             if self._cancelled.get(booking, now + 1) <= now and fate.started is None:
                 fate.cancelled = True
                 del self._waiting[booking]
+                self._over(booking)
 
-    def _run(self, booking: str, job: _Job, now: int) -> None:
+    def _over(self, booking: str) -> None:
+        self._changes.over(booking)
+        self._arrivals.over(booking)
+
+    def _run(self, booking: str, job: Job, now: int) -> None:
         first = job.rows[0]
         if not first.started and first.starts <= now:
             job.rows = [replace(row, started=True, since=row.starts) for row in job.rows]
             self._began(booking, first.starts)
-        until = min(job.over, now)
-        for row in job.rows:
-            self._count(row, max(row.starts, self.now), until)
+        self._meter.count(job, min(job.over, now))
         if job.over <= now:
             del self._jobs[booking]
+            if booking not in self._waiting:
+                self._over(booking)
 
     def _began(self, booking: str, at: int) -> None:
         fate = self.outcome.fates[booking]
-        if fate.started is None:
-            fate.started = at
-
-    def _count(self, row: Held, since: int, until: int) -> None:
-        gpu_class, units = self._class_of[row.place.gpu], self._units(row.place)
-        while since < until:
-            stop = min(until, since // DAY * DAY + DAY)
-            amount = units * (stop - since)
-            key = (row.tenant, row.project, gpu_class, since // DAY * DAY, row.owner)
-            self._used[key] += amount
-            self.outcome.used[row.tenant, row.project, gpu_class, row.tier] += amount
-            since = stop
-
-    def _units(self, place: Place) -> int:
-        return units_of(self._model_of[place.gpu], place.shape)
+        if fate.started is not None:
+            return
+        fate.started = at
+        array = self._arrivals.array_of(booking)
+        for other, request in self._waiting.items() if array else ():
+            if not request.paused and self._arrivals.array_of(other) == array:
+                # An array ages as one booking.
+                self._waiting[other] = replace(request, submitted=at)
 
     def _break(self) -> None:
         """Takes running work from GPUs that fail now; its rest waits."""
         broken = self._out()
-        for booking, job in tuple(self._jobs.items()):
-            if broken and any(row.place.gpu in broken for row in job.rows):
+        for booking, job in tuple(self._jobs.items()) if broken else ():
+            if any(row.place.gpu in broken for row in job.rows):
                 del self._jobs[booking]
                 self._rest(booking, job, self.now, is_pause=False)
+                if booking not in self._waiting:
+                    self._over(booking)
 
     def _out(self) -> set[str]:
         return {each.gpu for each in self._history.outages if each.starts <= self.now < each.ends}
@@ -242,7 +168,10 @@ class Play:
         if request.fixed and request.earliest < self.now:
             # It came between two steps.
             request = replace(request, earliest=self.now)
-        self.outcome.fates[request.booking] = Fate(inside=self._fits_inside(request))
+        if past.array and not past.is_first:
+            request = replace(request, submitted=self.now, earliest=max(self.now, request.earliest))
+        fate = self.outcome.fates[request.booking]
+        fate.inside, fate.came = self._fits_inside(request), request.submitted
         self._waiting[request.booking] = request
 
     def _fits_inside(self, request: Request) -> bool:
@@ -258,7 +187,7 @@ class Play:
         for job in self._jobs.values():
             if self._counts(job.request, request.tenant):
                 places = [row.place for row in job.rows if self._class_of[row.place.gpu] == gpu_class]
-                wanted += sum(map(self._units, places))
+                wanted += sum(map(self._meter.units, places))
         for other in self._waiting.values():
             if self._counts(other, request.tenant) and gpu_class in other.ask.classes:
                 is_known = not isinstance(other.ask.shape, str) or other.ask.shape in names
@@ -272,6 +201,7 @@ class Play:
     def _snapshot(self) -> Snapshot:
         out = self._out()
         site, known = self._history.site, self._history.maintenance
+        changes = self._changes
         return replace(
             site,
             now=self.now,
@@ -283,18 +213,22 @@ class Play:
             used=(*site.used, *self._past_use()),
             running=tuple(self._pausable()),
             blackouts=tuple(each.row for each in known if each.known <= self.now < each.row.ends),
+            changes=tuple(changes.targets(self.now, self._waiting, self._jobs)),
+            extensions=tuple(changes.extensions(self._jobs, self._class_of)),
+            **self._rules.sections(self.now, lambda: (*site.used, *self._meter.of_days(0, 1 << 62))),
         )
 
     def _past_use(self) -> Iterator[Used]:
         """Use by day, as far back as it matters. What was used on a day that is over stays."""
         today, oldest = self.now // DAY * DAY, self.now - 10 * self._policy.half_life
-        over = (today, -(-oldest // DAY))
+        # Caps count all of it, whatever its age.
+        oldest = 0 if self._history.rules.caps else -(-oldest // DAY) * DAY
+        over = (today, oldest)
         if over != self._days_over:
-            rows = (_used(key, n) for key, n in self._used.items() if oldest <= key[3] < today)
+            rows = self._meter.of_days(oldest, today)
             self._days_over, self._of_days_over = over, tuple(sorted(rows, key=_USED_ORDER))
         yield from self._of_days_over
-        since = max(today, oldest)
-        yield from (_used(key, n) for key, n in self._used.items() if key[3] >= since)
+        yield from self._meter.of_days(max(today, oldest), 1 << 62)
 
     def _pausable(self) -> Iterator[Request]:
         """The rest of each running booking that may be paused, as far as the portal knows it."""
@@ -308,6 +242,8 @@ class Play:
         for refusal in plan.refusals:
             if self._waiting.pop(refusal.booking, None) is not None:
                 self.outcome.fates[refusal.booking].refused = refusal.reasons[0].code
+                self._over(refusal.booking)
+        self._changes.answer(plan, self._waiting, self._jobs)
         for move in plan.moves:
             self._move(move)
         for given in plan.assigns:
@@ -325,14 +261,12 @@ class Play:
 
     def _give(self, given: Assign) -> None:
         request = self._waiting.pop(given.booking)
-        rows = [_row(request, given, number, self.now) for number in range(len(given.places))]
         # What leaves at the end of a notice and resumes elsewhere at once has both until then.
         before = self._jobs.pop(given.booking, None)
         if before is not None:
-            for row in before.rows:
-                self._count(row, self.now, row.ends)
-        length = given.ends - given.starts
-        self._jobs[given.booking] = _Job(rows, request, min(length, self._need[given.booking]))
+            self._meter.count(before, before.rows[0].ends)
+        need, rows = self._need[given.booking], rows_of(request, given, self.now)
+        self._jobs[given.booking] = Job(rows, request, need, given.starts)
         if given.starts <= self.now:
             self._began(given.booking, given.starts)
 
@@ -340,66 +274,41 @@ class Play:
         job = self._jobs[pause.booking]
         fate = self.outcome.fates[pause.booking]
         fate.pauses += 1
-        fate.lost += pause.lost
-        self._rest(pause.booking, job, pause.at, is_pause=True)
+        fate.lost += self._rest(pause.booking, job, pause.at, is_pause=True)
         job.rows = [replace(row, ends=pause.at, pausing=True) for row in job.rows]
 
-    def _rest(self, booking: str, job: _Job, at: int, *, is_pause: bool) -> None:
-        """Queues what is left of a run that ends at an instant; nothing, if it is over by then."""
-        first = job.rows[0]
-        left = first.starts + job.need - max(at, first.starts)
-        if left <= 0:
-            return
-        self._need[booking] = left
-        request = job.request
+    def _rest(self, booking: str, job: Job, at: int, *, is_pause: bool) -> int:
+        """Queues what is left of a run that ends at an instant; nothing, if it is over by then. Returns
+        the GPU-seconds of work that a pause makes it repeat."""
+        first, request = job.rows[0], job.request
+        ran = max(at, first.starts) - first.starts
+        if min(job.need, first.ends - first.starts) <= ran:
+            return 0
+        again = min(ran, self._history.repeated.get(request.tier, 0)) if is_pause else 0
+        rest = first.ends - first.starts - ran
+        # What is lost is credited, except behind the end of a window or a deadline.
+        is_late = request.latest is not None and at + rest + again > request.latest
+        self._need[booking] = job.need - ran + again
         self._waiting[booking] = replace(
             request,
             earliest=at,
-            duration=first.ends - max(at, first.starts),
+            duration=rest if request.fixed or is_late else rest + again,
             latest=first.ends if request.fixed and is_pause else request.latest,
             fixed=False,
             planned=None,
             paused=True,
             pauses=first.pauses + is_pause,
         )
+        return again * sum(units for *_, units in self._meter.shares(job)) // UNITS_PER_GPU
 
 
 def _seen(time: int) -> int:
     return -(-time // STEP) * STEP
 
 
-def _used(key: tuple[str, str, str, int, str], amount: int) -> Used:
-    return Used(key[0], key[1], key[2], key[3], amount, key[4])
-
-
 def _planned(wait: Waiting) -> PlannedStart | None:
     """The planned start; None without places, because nothing proves it."""
     return PlannedStart(wait.starts, wait.ends, wait.places, wait.strength) if wait.places else None
-
-
-def _row(request: Request, given: Assign, number: int, now: int) -> Held:
-    is_there = given.starts <= now
-    is_mixed = bool(request.ask.groups)
-    return Held(
-        id=f"{given.booking}/{number}/{given.starts}",
-        booking=given.booking,
-        tenant=request.tenant,
-        project=request.project,
-        place=given.places[number],
-        starts=given.starts,
-        ends=given.ends,
-        started=is_there,
-        tier=request.tier,
-        since=given.starts if is_there else None,
-        pauses=request.pauses,
-        cores=request.ask.cores,
-        memory=request.ask.memory,
-        owner=request.owner,
-        pinned=bool(request.ask.pin),
-        level=None if is_there or request.paused or is_mixed else demands_of(request)[0].level,
-        granted=(now, given.position),
-        mixed=is_mixed,
-    )
 
 
 def played(history: History, policy: Policy, lengths: Mapping[str, int]) -> Outcome:

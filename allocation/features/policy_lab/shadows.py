@@ -18,8 +18,9 @@ from allocation.features.policy_lab.models import PolicyShadow, PolicyShadowDiff
 from allocation.models import Booking, Decision, PolicyVersion
 from allocation.services.decide.decision_log import decision_chain, decision_rebuild
 from allocation.services.gc_paused import gc_paused
-from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version
-from allocation.services.policy.scenarios import scenario_read, scenario_site
+from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version, with_peaks
+from allocation.services.policy.scenario_sites import scenario_snapshot
+from allocation.services.policy.scenarios import scenario_read
 from allocation.services.snapshot.snapshot import instant
 from allocation.words.refusals import refusal_text
 from solver import Plan, decode, solve
@@ -199,8 +200,9 @@ def _next(shadow: PolicyShadow) -> Decision | None:
 def _differences(decision: Decision, version: PolicyVersion) -> list[Difference]:
     stored = decision_rebuild(decision_chain(decision))
     with gc_paused():
-        snapshot = scenario_site(stored.snapshot, scenario_read(version.scenario))
-        candidate = solve(snapshot, policy_of(version))
+        policy = policy_of(version)
+        snapshot = scenario_snapshot(stored.snapshot, scenario_read(version.scenario))
+        candidate = solve(with_peaks(snapshot, policy, instant(snapshot.now)), policy)
     return list(differences(decode(Plan, stored.plan_bytes), candidate))
 
 

@@ -1,11 +1,9 @@
 """Trials: asked for by operators, played by a process of its own, cancelled and taken over."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from allocation.features.policy_lab.demand import PAST, DemandTerms, history_under
-from allocation.features.policy_lab.figures import Input, Rates, Report, Sides, report_of
+from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
 from allocation.features.policy_lab.history import (
     energy_read,
     history_read,
@@ -22,14 +20,22 @@ from allocation.features.policy_lab.history import (
     lengths_of,
 )
 from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialPart
-from allocation.features.policy_lab.play import Fate, History, Outcome, Play
+from allocation.features.policy_lab.past import Fate, History, Outcome
+from allocation.features.policy_lab.past_rules import (
+    Prices,
+    Repeated,
+    forecast_days,
+    prices_read,
+    repeated_read,
+    rules_read,
+)
+from allocation.features.policy_lab.play import Play
 from allocation.models import Booking, PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version
-from allocation.services.policy.scenarios import scenario_read
+from allocation.services.policy.scenarios import NOTHING, scenario_read
 from allocation.words.refusals import refusal_text
-from billing.price_books import current_prices
-from billing.rules import LEDGER_STEP
+from solver import Policy
 from tenants.audit import platform_record
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
@@ -42,6 +48,7 @@ ATTEMPTS = 3
 SILENT = timedelta(minutes=3)
 BEAT_SECONDS = 2.0
 State = PolicyTrial.State
+SIDES = ("active", "candidate")
 
 
 @terms
@@ -205,32 +212,56 @@ def _fail(trial: PolicyTrial, why: str, now: datetime) -> None:
 
 
 def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[], bool]) -> Report:
-    since = trial.until - timedelta(days=trial.days)
-    history, names = history_read(_begin(since), trial.until)
+    since = _begin(trial.until - timedelta(days=trial.days))
+    history, names = history_read(since, trial.until)
     history = history_under(history, DemandTerms(**trial.demand))
     names = names.with_copies(history)
+    sides = {side: _side(trial, history, since, is_candidate=side == "candidate") for side in SIDES}
     # Without unknown lengths all seeds would be the same play.
     seeds = range(1, trial.seeds + 1) if is_drawn(history) else range(1, 2)
-    plays = [(is_candidate, seed) for seed in seeds for is_candidate in (False, True)]
-    found: dict[tuple[bool, int], Outcome] = {}
-    for number, key in enumerate(plays):
+    plays = [(side, seed) for seed in seeds for side in SIDES]
+    found: dict[tuple[str, int], Outcome] = {}
+    for number, (side, seed) in enumerate(plays):
         progress = _Progress(trial, clock, is_over, (number, len(plays)), history)
-        found[key] = _part(trial, history, key, progress)
-    sides = Sides(tuple(found[False, seed] for seed in seeds), tuple(found[True, seed] for seed in seeds))
-    rates = {key: int(price.per_gpu_hour / LEDGER_STEP) for key, price in current_prices(trial.until).items()}
-    energy = energy_read(since, trial.until)
-    others = _candidate_rates(rates, trial.candidate)
-    return report_of(Input(history, names, sides, rates, others, energy))
+        found[side, seed] = _part(trial, sides[side], seed, progress)
+    active, candidate = (tuple(found[side, seed] for seed in seeds) for side in SIDES)
+    return report_of(
+        Input(
+            history,
+            names,
+            Sides(active, candidate),
+            sides["active"].prices,
+            sides["candidate"].prices,
+            energy_read(since, trial.until),
+            {name: side.repeated for name, side in sides.items()},
+            {name: forecast_days(side.history.rules) for name, side in sides.items()},
+        )
+    )
 
 
-def _candidate_rates(rates: Rates, candidate: PolicyVersion) -> Rates:
-    """The prices that are in force with the candidate."""
-    found = dict(rates)
-    for (kind, whose, _), value in scenario_read(candidate.scenario).items():
-        if kind == "price":
-            gpu_class, _, tier = whose.partition("/")
-            found[gpu_class, tier] = int(Decimal(str(value)) / LEDGER_STEP)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What is played of one of both versions: the past with its rules, its policy and its prices."""
+
+    is_candidate: bool
+    history: History
+    policy: Policy
+    prices: Prices
+    repeated: list[Repeated]
+
+
+def _side(trial: PolicyTrial, history: History, since: datetime, *, is_candidate: bool) -> _Side:
+    policy = policy_of(trial.candidate if is_candidate else trial.against)
+    scenario = scenario_read(trial.candidate.scenario) if is_candidate else NOTHING
+    prices = prices_read(trial.until, scenario, history.site)
+    repeated = repeated_read(trial.until, scenario)
+    history = replace(
+        history_with(history, scenario),
+        rules=rules_read(since, trial.until, scenario, dict(policy.headroom)),
+        peak_hours=prices.hours,
+        repeated={each.tier: each.seconds for each in repeated},
+    )
+    return _Side(is_candidate, history, policy, prices, repeated)
 
 
 def _begin(since: datetime) -> datetime:
@@ -280,20 +311,17 @@ class _Progress:
         self.write((self._done + 1) * 1_000 // self._plays)
 
 
-def _part(trial: PolicyTrial, history: History, key: tuple[bool, int], progress: _Progress) -> Outcome:
+def _part(trial: PolicyTrial, side: _Side, seed: int, progress: _Progress) -> Outcome:
     """One play, from the database if an earlier process has made it."""
-    is_candidate, seed = key
-    made = PolicyTrialPart.objects.filter(trial=trial, is_candidate=is_candidate, seed=seed).first()
+    key = {"trial": trial, "is_candidate": side.is_candidate, "seed": seed}
+    made = PolicyTrialPart.objects.filter(**key).first()
     if made is not None:
         return outcome_read(made.outcome)
-    version = trial.candidate if is_candidate else trial.against
-    site = history_with(history, scenario_read(trial.candidate.scenario)) if is_candidate else history
-    play = Play(site, policy_of(version), lengths_of(history, seed))
+    play = Play(side.history, side.policy, lengths_of(side.history, seed))
     with gc_paused():
         for now in play.turns():
             progress.at(now)
-    written = outcome_write(play.outcome)
-    progress.part_made(PolicyTrialPart(trial=trial, is_candidate=is_candidate, seed=seed, outcome=written))
+    progress.part_made(PolicyTrialPart(**key, outcome=outcome_write(play.outcome)))
     return play.outcome
 
 
@@ -301,19 +329,21 @@ def outcome_write(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON."""
     return {
         "turns": outcome.turns,
-        "fates": {
-            booking: [fate.started, fate.pauses, fate.lost, fate.refused, fate.inside, fate.cancelled]
-            for booking, fate in outcome.fates.items()
-        },
-        "used": [[*key, amount] for key, amount in sorted(outcome.used.items())],
+        "fates": {booking: list(astuple(fate)) for booking, fate in outcome.fates.items()},
+        "used": [[*key, amount, outcome.peak[key]] for key, amount in sorted(outcome.used.items())],
     }
 
 
 def outcome_read(written: dict[str, Any]) -> Outcome:
     """The outcome that `outcome_write` wrote."""
     fates = {booking: Fate(*each) for booking, each in written["fates"].items()}
-    used = Counter({(row[0], row[1], row[2], row[3]): row[4] for row in written["used"]})
-    return Outcome(fates, used, written["turns"])
+    found = Outcome(fates, turns=written["turns"])
+    for tenant, project, gpu_class, tier, profile, amount, peak in written["used"]:
+        use = (tenant, project, gpu_class, tier, profile)
+        found.used[use] = amount
+        if peak:
+            found.peak[use] = peak
+    return found
 
 
 def _policy_check(version: PolicyVersion) -> None:

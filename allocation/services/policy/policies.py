@@ -13,13 +13,13 @@ from allocation.rules.nodes.no_shows import PRESENCE_POLICY_MAX, presence_policy
 from allocation.rules.nodes.node_policy import NODE_POLICY_MAX, node_policy_of
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.parts import part_of
+from allocation.services.policy.scenario_sites import scenario_snapshot
 from allocation.services.policy.scenarios import (
     NOTHING,
     Key,
     Value,
     scenario_check,
     scenario_lines,
-    scenario_site,
     scenario_try,
 )
 from allocation.services.snapshot.peaks import peaks_read
@@ -376,7 +376,7 @@ def policy_dry_run(document: object, now: datetime, scenario: Mapping[Key, Value
     try:
         policy = policy_read(document, 0)
         policy_tiers_check(policy)
-        snapshot = with_peaks(scenario_site(snapshot_read(now), scenario), policy, now)
+        snapshot = with_peaks(scenario_snapshot(snapshot_read(now), scenario), policy, now)
         with gc_paused():
             solve(snapshot, policy)
     except SOLVER_FAULTS as error:

@@ -20,11 +20,10 @@ from allocation.words.refusals import refusal_text
 from billing.models import PriceBook
 from billing.peak_text import peak_hours_read, peak_hours_text
 from billing.price_books import peak_prices_of, prices_of
+from billing.rates import PeakHours
 from billing.services import price_book_publish
 from billing.services.prices import Peaks, slices_kept
-from solver import Limit, Snapshot
-from solver import Tier as SolverTier
-from tenants.models import Project, Quota, Tenant, Tier, User
+from tenants.models import Quota, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import gpus_text
 from tenants.services.labs.share import Share, ShareMore
@@ -36,6 +35,8 @@ Key = tuple[str, str, str]
 `class/tier` or nothing; the field."""
 Value = str | int | bool | None
 Values = dict[Key, Value]
+Prices = dict[tuple[str, str], Decimal]
+"""Per GPU-hour, by class and tier."""
 NOTHING: Mapping[Key, Value] = MappingProxyType({})
 QUOTA_FIELDS = (
     "guaranteed_units",
@@ -53,21 +54,6 @@ PRICE_FIELDS, PEAK_FIELDS = (PRICE, PEAK), ("hours", "zone")
 _KINDS = ("tiers", "quotas", "prices", "peak_hours")
 MOST_VALUES = 500
 MOST_WHOLE = 2**31 - 1
-# Fields of a tier by those that the solver has of it.
-_SOLVER_TIER = {
-    "priority": "priority",
-    "pausable": "pausable",
-    "counts_against_guarantee": "counts",
-    "grace_seconds": "grace",
-    "protected_seconds": "protected",
-    "max_pauses": "pauses",
-}
-_SOLVER_LIMIT = {
-    "guaranteed_units": "guaranteed",
-    "borrow_limit_units": "borrow",
-    "lend_limit_units": "lend",
-    "weight": "weight",
-}
 _LABELS = {
     "guaranteed_units": "guaranteed GPUs",
     "borrow_limit_units": "most GPUs borrowed",
@@ -264,45 +250,6 @@ def field_label(name: str) -> str:
     return _LABELS.get(name, name.replace("_", " "))
 
 
-def scenario_site(site: Snapshot, wanted: Mapping[Key, Value]) -> Snapshot:
-    """A snapshot with the tiers and limits of a scenario."""
-    if not wanted:
-        return site
-    ids = _owner_ids()
-    tiers, limits = dict[str, Any](), dict[tuple[str, str], Any]()
-    for (kind, whose, name), value in wanted.items():
-        if kind == "tier" and name in _SOLVER_TIER:
-            tiers.setdefault(whose, {})[_SOLVER_TIER[name]] = value
-        if kind == "quota" and name in _SOLVER_LIMIT:
-            owner, _, gpu_class = whose.rpartition("/")
-            limits.setdefault((ids.get(owner, ""), gpu_class), {})[_SOLVER_LIMIT[name]] = value
-    return replace(
-        site,
-        tiers=tuple(_tier_of(each, tiers) for each in site.tiers),
-        limits=tuple(_limit_of(each, limits) for each in site.limits),
-        requests=tuple(
-            replace(each, priority=tiers.get(each.tier, {}).get("priority", each.priority))
-            for each in site.requests
-        ),
-    )
-
-
-def _tier_of(tier: SolverTier, changed: Mapping[str, Any]) -> SolverTier:
-    return replace(tier, **changed.get(tier.slug, {}))
-
-
-def _limit_of(limit: Limit, changed: Mapping[tuple[str, str], Any]) -> Limit:
-    return replace(limit, **changed.get((limit.owner, limit.gpu_class), {}))
-
-
-def _owner_ids() -> dict[str, str]:
-    """Ids of organisations, and of projects as `organisation/project`."""
-    projects = Project.objects.values_list("tenant__slug", "slug", "id")
-    return {slug: str(key) for slug, key in Tenant.objects.values_list("slug", "id")} | {
-        f"{tenant}/{slug}": str(key) for tenant, slug, key in projects
-    }
-
-
 def _turn(changed: Mapping[Key, Value], present: Mapping[Key, Value]) -> Callable[[str], tuple[int, str]]:
     """The order in which quotas are set, so that no guarantee is promised twice in between: projects that
     get less, organisations, and projects that get more."""
@@ -348,20 +295,7 @@ def _prices_apply(changed: Mapping[Key, Value], operator: User | None, now: date
     book = PriceBook.objects.order_by("-version").first()
     if book is None:
         raise missing("price book")
-    prices, peaks = prices_of(book), peak_prices_of(book)
-    for (kind, whose, name), value in changed.items():
-        gpu_class, _, tier = whose.partition("/")
-        if name == PRICE:
-            prices[gpu_class, tier] = Decimal(str(value))
-        elif kind == "price" and value is None:
-            peaks.pop((gpu_class, tier), None)
-        elif kind == "price":
-            peaks[gpu_class, tier] = Decimal(str(value))
-    hours = book.hours
-    if any(kind == "peak_hours" for kind, _, _ in changed):
-        text = changed.get(("peak_hours", "", "hours"), peak_hours_text(hours))
-        zone = changed.get(("peak_hours", "", "zone")) or hours.zone
-        hours = peak_hours_read(str(text), str(zone), "scenario")
+    prices, peaks, hours = scenario_prices(changed, book)
     price_book_publish(
         actor_id=operator.pk if operator else None,
         valid_from=now,
@@ -372,6 +306,27 @@ def _prices_apply(changed: Mapping[Key, Value], operator: User | None, now: date
         note="By a version of the policy.",
         now=now,
     )
+
+
+def scenario_prices(wanted: Mapping[Key, Value], book: PriceBook) -> tuple[Prices, Prices, PeakHours]:
+    """The prices, peak prices and peak hours of a book with those of a scenario. Raises Refused
+    `bad_peak_hours` or `bad_zone`."""
+    prices, peaks, hours = prices_of(book), peak_prices_of(book), book.hours
+    for (kind, whose, name), value in wanted.items():
+        gpu_class, _, tier = whose.partition("/")
+        if kind != "price":
+            continue
+        if name == PRICE:
+            prices[gpu_class, tier] = Decimal(str(value))
+        elif value is None:
+            peaks.pop((gpu_class, tier), None)
+        else:
+            peaks[gpu_class, tier] = Decimal(str(value))
+    if any(kind == "peak_hours" for kind, _, _ in wanted):
+        text = wanted.get(("peak_hours", "", "hours"), peak_hours_text(hours))
+        zone = wanted.get(("peak_hours", "", "zone")) or hours.zone
+        hours = peak_hours_read(str(text), str(zone), "scenario")
+    return prices, peaks, hours
 
 
 def _text(price: Decimal) -> str:

@@ -4,14 +4,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from allocation.rules.limits_in_time import HORIZON_DAYS
 from solver import FOREVER, LabLimit, Limit, Override, PersonLimit
 from tenants.lab_queries import times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.rules.limit_times import FOREVER as NEVER
 from tenants.rules.limit_times import Times, limit_steps
 
-# Limits by the hour are planned as far ahead: the longest notice and the longest booking.
-HORIZON_DAYS = 120
 # A limit that is so much lower than none is one; below the largest sum that the solver counts with.
 _NO_LIMIT = 1 << 56
 
@@ -66,8 +65,10 @@ def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow
     return [found[key] for key in sorted(found)]
 
 
-def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) -> tuple[Override, ...]:
-    """What each owner's limit rises or falls by, and when, from the begin of the day on."""
+def window_steps_of(
+    inner: InnerLimits, quotas: Iterable[Quota], now: datetime, days: int = HORIZON_DAYS
+) -> tuple[Override, ...]:
+    """What each owner's limit rises or falls by, and when, in so many days from the begin of today on."""
     limits = {(str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas}
     limits |= {(row.owner, row.gpu_class): None for row in inner.projects}
     for lab in inner.labs:
@@ -94,7 +95,7 @@ def window_steps_of(inner: InnerLimits, quotas: Iterable[Quota], now: datetime) 
             continue
         base = limits[owner, gpu_class]
         usual = sure.get((owner, gpu_class), 0) + _NO_LIMIT if base is None else base
-        until = since + timedelta(days=HORIZON_DAYS)
+        until = since + timedelta(days=days)
         steps += [
             Override(
                 id=f"{owner} {gpu_class} {int(step.starts.timestamp())}",

@@ -5,11 +5,11 @@ from datetime import datetime
 from django.db.models import Q
 
 from allocation.models import Override as OverrideRow
+from allocation.rules.limits_in_time import GPU_HOUR
 from allocation.rules.states import TERMINAL
-from allocation.services.snapshot.quota_rows import GPU_HOUR
 from solver import Override
 
-_KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)
+KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)
 
 
 def overrides_read(now: datetime) -> tuple[Override, ...]:
@@ -18,12 +18,13 @@ def overrides_read(now: datetime) -> tuple[Override, ...]:
     rows = OverrideRow.objects.filter(
         Q(until__gt=now) | Q(is_once=True, booking__isnull=False),
         state=OverrideRow.State.GRANTED,
-        kind__in=_KINDS,
+        kind__in=KINDS,
     ).exclude(booking__state__in=TERMINAL)
-    return tuple(map(_override_of, rows.select_related("project").order_by("id")))
+    return tuple(map(override_of, rows.select_related("project").order_by("id")))
 
 
-def _override_of(row: OverrideRow) -> Override:
+def override_of(row: OverrideRow) -> Override:
+    """The override of a row."""
     is_hours = row.kind == OverrideRow.Kind.GPU_HOURS
     return Override(
         id=str(row.id),

@@ -1,26 +1,24 @@
-"""Quota in a snapshot: tiers, the quota tree, GPU-hour caps, and recent use.
+"""Quota in a snapshot: tiers, the quota tree, and recent use.
 
 A leading process keeps recent use: a turn reads the bookings that have changed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection
 
-from solver import UNITS_PER_GPU, Cap, LabLimit, Limit, Tier, Used
+from solver import Limit, Tier, Used
 from solver.model.rows import Key
-from tenants.models import LabQuota, Quota
+from tenants.models import Quota
 from tenants.models import Tier as TierRow
 
 # The fair share decays: of older use less than a hundredth counts. Monthly caps that carry over
 # need it too.
 HISTORY = timedelta(days=62)
-GPU_HOUR = UNITS_PER_GPU * 3_600
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 # Charged time per person, project, class and UTC day: from "ready" to the release, or to the notice
@@ -160,81 +158,6 @@ def used_read(now: datetime) -> tuple[Used, ...]:
         for tenant, project, gpu_class, day, person, amount in rows
         if amount > 0
     )
-
-
-def caps_of(
-    rows: Iterable[Quota | LabQuota],
-    used: Collection[Used],
-    now: datetime,
-    labs: Iterable[LabLimit] = (),
-) -> tuple[Cap, ...]:
-    """GPU-hour caps: rolling ones, or those of this month and the next two. `labs` say which
-    projects count in the cap of a lab."""
-    inside = {lab.owner: frozenset(lab.projects) for lab in labs}
-    return tuple(
-        cap
-        for row in rows
-        if row.cap_gpu_hours is not None
-        for cap in _caps(row, used, now, inside.get(_owner(row), frozenset()))
-    )
-
-
-def rolling_caps_of(rows: Iterable[Quota | LabQuota]) -> tuple[Cap, ...]:
-    """Only the rolling caps: a request above one of them can never start."""
-    return tuple(
-        Cap(
-            _owner(row),
-            row.gpu_class_id,
-            (row.cap_gpu_hours or 0) * GPU_HOUR,
-            0,
-            0,
-            row.cap_days,
-        )
-        for row in rows
-        if row.cap_gpu_hours is not None and row.cap_days is not None
-    )
-
-
-def month_starts(now: datetime, count: int) -> list[datetime]:
-    """Starts of `count` months, from last month on."""
-    first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    months = [(first - timedelta(days=1)).replace(day=1)]
-    while len(months) < count:
-        months.append((months[-1] + timedelta(days=32)).replace(day=1))
-    return months
-
-
-def _owner(row: Quota | LabQuota) -> str:
-    if isinstance(row, LabQuota):
-        return str(row.lab_id)
-    return str(row.project_id or row.tenant_id)
-
-
-def _caps(
-    row: Quota | LabQuota, used: Collection[Used], now: datetime, projects: Collection[str]
-) -> Iterator[Cap]:
-    owner = _owner(row)
-    most = (row.cap_gpu_hours or 0) * GPU_HOUR
-    if row.cap_days is not None:
-        yield Cap(owner, row.gpu_class_id, most, 0, 0, row.cap_days)
-        return
-    before, *starts = (int(month.timestamp()) for month in month_starts(now, 5))
-    carried = 0
-    if row.cap_carries:
-        had = sum(
-            each.unit_seconds
-            for each in used
-            if owner in (each.tenant, each.project)
-            or (
-                each.project in projects
-                and each.gpu_class == row.gpu_class_id
-                and before <= each.day < starts[0]
-            )
-        )
-        carried = max(0, most - had)
-    for begin, end in pairwise(starts):
-        yield Cap(owner, row.gpu_class_id, most + carried, begin, end)
-        carried = 0
 
 
 class KeptUse:

@@ -18,6 +18,7 @@ from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
+from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.demands import host_resources, solver_ask
@@ -36,7 +37,6 @@ from allocation.services.snapshot.intake import deferred_bookings, entries_of, e
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import (
-    caps_of,
     limits_of,
     quotas_read,
     tiers_read,

@@ -13,11 +13,12 @@ import hashlib
 import json
 import random
 import time
-from dataclasses import astuple
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from allocation.features.policy_lab.play import History, Outage, Outcome, Past, Play
+from allocation.features.policy_lab.past import History, Outage, Outcome, Past
+from allocation.features.policy_lab.play import Play
 from allocation.services.gc_paused import gc_paused
 from solver import UNITS_PER_GPU, Ask, Limit, Policy, Request, Snapshot, Tier
 from tests.bench.machine import machine, report
@@ -117,8 +118,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _written(outcome: Outcome) -> list[Any]:
-    fates = [(booking, *astuple(fate)) for booking, fate in sorted(outcome.fates.items())]
-    return [outcome.turns, fates, sorted(outcome.used.items())]
+    fates = [
+        (booking, fate.started, fate.pauses, fate.refused, fate.inside, fate.cancelled)
+        for booking, fate in sorted(outcome.fates.items())
+    ]
+    used: Counter[tuple[str, ...]] = Counter()
+    for use, amount in outcome.used.items():
+        used[use[:4]] += amount
+    return [outcome.turns, fates, sorted(used.items())]
 
 
 def arguments() -> argparse.ArgumentParser:

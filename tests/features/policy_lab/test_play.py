@@ -6,16 +6,11 @@ import pytest
 
 from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
 from allocation.features.policy_lab.history import Names, lengths_of
-from allocation.features.policy_lab.play import (
-    History,
-    Outage,
-    Outcome,
-    Past,
-    Planned,
-    Play,
-    played,
-)
+from allocation.features.policy_lab.past import History, Outage, Outcome, Past, Planned
+from allocation.features.policy_lab.past_rules import NO_PRICES, Prices
+from allocation.features.policy_lab.play import Play, played
 from allocation.features.policy_lab.results import csv_lines, text_lines
+from billing.rates import NO_PEAKS
 from solver import UNITS_PER_GPU, Ask, Held, Maintenance, Policy, Request, Snapshot, Tier, solve
 from tests.solver.builders import MODELS, NOON, a_limit, gpus
 from tests.worlds.draw import world_draw
@@ -83,7 +78,7 @@ def report(history: History, active: Outcome, candidate: Outcome) -> Report:
         {each.tenant: each.tenant for each in ids.values()},
         {each.project: each.project for each in ids.values()},
     )
-    return report_of(Input(history, names, Sides((active,), (candidate,)), {}, {}, {}))
+    return report_of(Input(history, names, Sides((active,), (candidate,)), NO_PRICES, NO_PRICES, {}))
 
 
 @pytest.mark.parametrize(
@@ -235,11 +230,11 @@ def test_who_has_fixed_windows_alone_is_in_the_report_with_what_they_spend() -> 
     history = History(a_site(), (fixed,), NOON + DAY)
     outcome = outcomes(history, Policy(1))
     names = Names({"b001": "b001"}, {"a": "a"}, {"a-p": "p"})
-    rates = {("h100", "standard"): 500}
-    found = report_of(Input(history, names, Sides((outcome,), (outcome,)), rates, rates, {}))
+    prices = Prices(NO_PEAKS, {("h100", "standard", ""): (500, 500)}, {"standard": 7})
+    found = report_of(Input(history, names, Sides((outcome,), (outcome,)), prices, prices, {}))
     (row,) = found["tenants"]
     assert (row["name"], row["asked"], row["active"]["p50"], row["effect"]) == ("a", 0, None, "unknown")
-    assert row["active"]["money"] == 2 * 500
+    assert row["active"]["money"] == 2 * 500 + 7
     assert len(list(csv_lines(found))) == 7
     assert any(line.startswith("a ") for line in text_lines(found))
 

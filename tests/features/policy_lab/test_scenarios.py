@@ -14,11 +14,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from allocation.features.policy_lab.history import history_with
-from allocation.features.policy_lab.play import History
+from allocation.features.policy_lab.past import History
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.services.decide.cycle import tick_run
 from allocation.services.policy.activations import policy_activate, policy_rollback
-from allocation.services.policy.scenarios import scenario_lines, scenario_read, scenario_site
+from allocation.services.policy.scenario_sites import scenario_site
+from allocation.services.policy.scenarios import scenario_lines, scenario_read
 from billing.models import PriceBook
 from billing.peak_text import peak_hours_text
 from billing.price_books import current_prices, peak_prices_of

@@ -9,7 +9,9 @@ from django.utils.translation import gettext as _
 
 from allocation.models import Booking
 from allocation.queries.fleet.loans import borrow_windows_read, longest_loan
+from allocation.rules.limits_in_time import GPU_HOUR
 from allocation.services.record.refusals import refusal
+from allocation.services.snapshot.cap_rows import rolling_caps_of
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
     inner_limits_read,
@@ -17,10 +19,8 @@ from allocation.services.snapshot.inner_limit_rows import (
 )
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
-    GPU_HOUR,
     limits_of,
     quotas_read,
-    rolling_caps_of,
     tiers_of,
 )
 from allocation.words.refusals import refusal_text
