@@ -14,6 +14,7 @@ FEATURES = Features(
     "clusters",
     "demand",
     "insights",
+    "hand_overs",
     "jira",
     "notebooks",
     "policy_lab",

@@ -239,6 +239,12 @@ _SENTENCES: dict[str, Text] = {
         "Cancelled, because %(failures)s elements of its array have failed. It costs nothing.",
         "failures",
     ),
+    # Hand-overs
+    "hand_over_offered": gettext_lazy("%(actor)s offered it to %(taker)s."),
+    "hand_over_declined": gettext_lazy("%(taker)s declined it; its owner stays."),
+    "hand_over_withdrawn": gettext_lazy("%(actor)s withdrew the offer to %(taker)s."),
+    "hand_over_expired": gettext_lazy("The offer to %(taker)s has expired; its owner stays."),
+    "handed_over": gettext_lazy("%(taker)s accepted it from %(giver)s and is its owner now."),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
     "countered": gettext_lazy("%(actor)s would approve this instead: %(what)s."),

@@ -42,6 +42,8 @@ EVENT_TYPES = {
     "booking.change_withdrawn": "A requested change was withdrawn.",
     "booking.late_charged": "Granted time was given up late, and a share of its price was charged.",
     "booking.late_refunded": "A late change was undone, and what it cost was refunded.",
+    "booking.hand_over": "A booking is offered to a colleague, or such an offer is over.",
+    "booking.handed_over": "A colleague accepted a booking and is its owner now.",
     "booking.override_granted": "An exception from a limit was granted for the booking.",
     "booking.override_ended": "An exception from a limit for the booking has ended.",
     "booking.at_risk": "The booking can be paused, because it uses borrowed quota.",

@@ -131,6 +131,18 @@ NOTIFICATION_TYPES = (
         },
     ),
     NotificationType(
+        "hand_over",
+        "Hand-overs",
+        "A booking is offered to you, or an offer of yours has an answer or expired.",
+        {
+            "hand_over.offered": "is offered",
+            "hand_over.accepted": "has another owner",
+            "hand_over.declined": "was declined",
+            "hand_over.withdrawn": "is not offered any more",
+            "hand_over.expired": "has an offer that expired",
+        },
+    ),
+    NotificationType(
         "approval",
         "Decisions on your requests",
         "A booking of yours was approved or declined.",

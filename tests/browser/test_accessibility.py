@@ -82,7 +82,7 @@ SEEDED = {
 }
 """By prefix of an address: the page of the first such object of the seeded site."""
 WITH_QUESTIONS = {
-    *("booking-release", "booking-cancel", "booking-change", "series-cancel"),
+    *("booking-release", "booking-cancel", "booking-change", "series-cancel", "hand-over"),
     *("array", "array-cancel"),
 }
 """Pages that `_asked` and `_array` look at."""
@@ -264,6 +264,8 @@ def _asked(page: Page, running: Site) -> Iterator[str]:
     yield from _looked(page)
 
 
+    page.goto(f"{address_of(page, running, 'bookings:state=scheduled&mine=1')}/hand-over")
+    yield from _looked(page)
 def _array(page: Page, running: Site) -> Iterator[str]:
     """The page of an array, and the question before all of it is cancelled."""
     wanted = {"project": "protein-folding", "request": "1 l40s 10m", "array": 4, "parallel": 2}
