@@ -8,13 +8,14 @@ from tenants.features import Features
 
 FEATURES = Features(
     __name__,
+    "appeals",
     "approval_rules",
     "calendars",
     "capacity",
     "clusters",
     "demand",
-    "insights",
     "hand_overs",
+    "insights",
     "jira",
     "notebooks",
     "policy_lab",

@@ -335,6 +335,9 @@ _SENTENCES: dict[str, Text] = {
     "saved": gettext_lazy("Everything is saved: the grace period ends early."),
     "paused": _paused,
     "resuming": gettext_lazy("Resumes on %(nodes)s."),
+    "pause_contested": gettext_lazy("%(actor)s contested pause %(number)s: %(reason)s"),
+    "pause_appeal_accepted": gettext_lazy("%(actor)s agreed that pause %(number)s was not right: %(answer)s"),
+    "pause_appeal_declined": gettext_lazy("%(actor)s answered that pause %(number)s was right: %(answer)s"),
     # Interruptions
     "pause_broken": gettext_lazy(
         "%(cause)s The booking is paused and resumes on other GPUs. Work that was not saved by the "

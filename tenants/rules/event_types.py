@@ -61,6 +61,8 @@ EVENT_TYPES = {
     "booking.more_time_refused": "A notified pause could not be postponed.",
     "booking.saved": "The program saved its work before a pause.",
     "booking.paused": "The booking is paused.",
+    "booking.pause_contested": "A person contested a pause of the booking.",
+    "booking.pause_answered": "A contested pause of the booking has an answer.",
     "booking.resumed": "The GPUs were handed over again.",
     "booking.broken_off": "The run was lost, because its hardware failed.",
     "booking.replaced": "The booking starts again elsewhere.",

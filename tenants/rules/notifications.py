@@ -172,6 +172,12 @@ NOTIFICATION_TYPES = (
         },
     ),
     NotificationType(
+        "appeal",
+        "Contested pauses",
+        "Somebody contests a pause and you answer, or your own objection has an answer.",
+        {"appeal.raised": "is contested", "appeal.answered": "has an answer"},
+    ),
+    NotificationType(
         "budget",
         "Budgets",
         "A budget that you lead or administer has reached a threshold.",

@@ -118,6 +118,8 @@ NO_PAGES = {
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
     # The page of a tenant's webhook.
     "ops-webhook",
+    # The seeded site has no contested pause: `tests/features/appeals` looks at these pages.
+    *("appeal-raise", "appeal", "ops-appeal"),
     # The seeded site has no other cluster: `tests/features/clusters` looks at its page.
     "ops-cluster",
     # A trial: `tests/features/policy_lab` looks at its page.
@@ -262,10 +264,10 @@ def _asked(page: Page, running: Site) -> Iterator[str]:
         yield from _looked(page)
     page.goto(f"{address_of(page, running, 'series:')}/cancel")
     yield from _looked(page)
-
-
     page.goto(f"{address_of(page, running, 'bookings:state=scheduled&mine=1')}/hand-over")
     yield from _looked(page)
+
+
 def _array(page: Page, running: Site) -> Iterator[str]:
     """The page of an array, and the question before all of it is cancelled."""
     wanted = {"project": "protein-folding", "request": "1 l40s 10m", "array": 4, "parallel": 2}
