@@ -25,7 +25,7 @@ from tenants.web.form_page import Act, form_page
 
 
 def hand_over_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard | None:
-    """Returns the card of an open offer for those whom it concerns, or for who can make one."""
+    """Returns the card of an open offer, or of the way to make one."""
     found = _parts(actor, booking, now)
     is_there = found["offer"] or (found["may_offer"] and not found["fault"])
     return BookingCard("hand_overs/card.html", found) if is_there else None

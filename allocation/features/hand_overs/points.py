@@ -29,7 +29,7 @@ sentences_add(
         "hand_over_self": gettext_lazy("%(label)s has this owner already. Choose a colleague."),
         "hand_over_days": gettext_lazy("Choose from 1 to %(most)s days to answer."),
         "hand_over_none": gettext_lazy("%(label)s is not offered to anybody now, or the offer is over."),
-        "hand_over_not_yours": gettext_lazy("Only the person to whom a booking is offered can answer."),
+        "hand_over_not_yours": gettext_lazy("Only the person who is offered a booking can answer."),
         "hand_over_changed": gettext_lazy(
             "%(label)s was changed after it was offered to you. Ask for a new offer."
         ),

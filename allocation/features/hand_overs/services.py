@@ -38,7 +38,7 @@ _State = HandOver.State
 
 @terms
 class HandOverTerms:
-    """To whom a booking is offered."""
+    """The colleague who is offered a booking."""
 
     person: str = term(
         "Colleague", says="Sign-in name of somebody who may book in the project.", max_length=150
@@ -180,7 +180,7 @@ def is_open(row: HandOver, now: datetime) -> bool:
 
 
 def takers_of(booking: Booking) -> list[tuple[str, str]]:
-    """Returns the sign-in names and names of those to whom a booking can be offered, by name."""
+    """Returns the sign-in names and names of the people who can get a booking, by name."""
     people = User.objects.filter(id__in=_bookers(booking).values("user")).exclude(id=booking.owner_id)
     rows = people.order_by("first_name", "last_name", "username")
     return [(each.username, each.display_name) for each in rows]

@@ -129,8 +129,8 @@ def test_an_admin_answers_what_the_organisation_has_caused(
     assert refused(lambda: answered(olaf, row)) == "not_found"
     lead = an_actor(a_member(lab.project, Role.LEAD))
     assert refused(lambda: answered(lead, row)) == "not_allowed"
-    stranger = an_actor(a_tenant_admin(a_lab("north").tenant))
-    assert refused(lambda: answered(stranger, row)) == "not_found"
+    outsider = an_actor(a_tenant_admin(a_lab("north").tenant))
+    assert refused(lambda: answered(outsider, row)) == "not_found"
     assert answered(admin, row).answered_by_id == admin.user_id
 
 
@@ -163,10 +163,10 @@ def test_admins_do_not_answer_themselves(lab: Lab, admin: Actor, olaf: PlatformA
 def test_who_contests_what_and_when(lab: Lab, paused: Booking) -> None:
     viewer = an_actor(a_member(lab.project, Role.VIEWER))
     colleague = an_actor(a_member(lab.project))
-    stranger = a_lab("orbit").actor
+    outsider = a_lab("orbit").actor
     assert refused(partial(contested, viewer, paused)) == "not_allowed"
     assert refused(partial(contested, colleague, paused)) == "not_allowed"
-    assert refused(partial(contested, stranger, paused)) == "not_found"
+    assert refused(partial(contested, outsider, paused)) == "not_found"
     assert refused(partial(contested, lab.actor, paused, number=2)) == "not_found"
     for reason in ("", " ", "x" * 501, "a\u200bb", "a\nb"):
         assert refused(partial(contested, lab.actor, paused, reason)) == "bad_name"

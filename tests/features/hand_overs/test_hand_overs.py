@@ -128,7 +128,7 @@ def test_who_can_offer_to_whom(lab: Lab, nina: Actor) -> None:
     assert refused(lambda: answered(hand_over_accept, lab.actor, booking)) == "not_allowed"
     assert refused(lambda: answered(hand_over_withdraw, nina, booking)) == "not_allowed"
     assert refused(lambda: answered(hand_over_accept, foreign.actor, booking)) == "not_found"
-    # A lead hands over what somebody else has booked; both hear of it.
+    # A lead hands over what somebody else has booked; both get a notice.
     lead = an_actor(a_member(lab.project, Role.LEAD, user=a_user("leo")))
     offered(lead, booking)
     with as_system():

@@ -69,7 +69,7 @@ class ChangedDateOut(serializers.Serializer[Any]):
         choices=OUTCOMES,
         help_text="`changed` at once, `asked` and decided next, `own`: it was changed on its own "
         "before and stays, or `refused`. A dry run also says `no_room`: the date would be asked for, and "
-        "the plan has no room for it now.",
+        "the plan has no GPUs for it now.",
     )
     code = serializers.CharField()
     sentence = serializers.CharField()
