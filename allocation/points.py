@@ -301,3 +301,23 @@ SPRINT_ACTS: list[SprintActs] = []
 def sprint_acts(sprint: Sprint, now: datetime) -> list[SprintAct]:
     """Lets the features act on a sprint."""
     return [found for act in SPRINT_ACTS if (found := act(sprint, now)) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something that waits for an answer: how many, where it is given, and an icon."""
+
+    text: str
+    url: str
+    icon: str
+
+
+Tasks: TypeAlias = Callable[[Any, datetime], Iterable[Task]]
+
+TASKS: list[Tasks] = []
+"""Each returns what waits for an answer of an actor, or of operators (None)."""
+
+
+def tasks_of(actor: Any, now: datetime) -> list[Task]:  # noqa: ANN401 (an Actor, or None)
+    """Returns what waits for an answer in all features."""
+    return [task for read in TASKS for task in read(actor, now)]

@@ -178,6 +178,7 @@ PERIODS = {
     "allocation.overrides": 600,
     "capacity.turn": 10,
     "notebooks.orders": 5,
+    "hand_overs.expire": 60,
     "allocation.variances": 900,
     "allocation.reports": 300,
     "allocation.exports": 15,

@@ -13,6 +13,7 @@ from django.db import DatabaseError, connections
 
 from allocation.features.capacity.backlog import backlogs_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
+from allocation.features.hand_overs.services import hand_overs_over
 from allocation.features.jira.models import JiraMessage
 from allocation.features.notebooks.services import notebooks_unordered
 from allocation.features.policy_lab.shadows import shadows_due
@@ -38,6 +39,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "capacity.turn": capacity_due,
     "burst": bookings_due,
     "backlogs": backlogs_due,
+    "hand_overs.expire": hand_overs_over,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),

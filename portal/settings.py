@@ -316,6 +316,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "DiversionModeEnum": ["off", "suggest", "automatic"],
         "ActEnum": ["book", "quote"],
+        "AnswerOutcomeEnum": ["accepted", "declined"],
         "AnnouncementLevelEnum": ["info", "wait", "risk"],
         "ApproverRoleEnum": ["lead", "admin"],
         "StatementFileEnum": ["pdf", "csv", "focus.csv", "focus.parquet"],

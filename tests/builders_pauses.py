@@ -2,9 +2,12 @@
 
 from datetime import datetime, timedelta
 
+from allocation.features.appeals.models import PauseAppeal
 from allocation.models import Booking, Decision, Pause, PauseCause, PolicyVersion
 from allocation.rules.states import State
-from tests.roles import as_system
+from tenants.models import Project
+from tests.builders_allocation import a_booking
+from tests.roles import as_owner, as_system
 
 GRACE = timedelta(minutes=10)
 
@@ -68,3 +71,21 @@ def a_pause(
             planned_ends=None,
         )
     return pause
+
+
+def an_open_appeal(project: Project, person: int, now: datetime) -> PauseAppeal:
+    """A paused booking of the person, who contests the pause; operators answer."""
+    running = a_booking(project, person, state=State.ACTIVE, starts=now)
+    ahead = a_booking(project, person, state=State.QUEUED, starts=now)
+    ends = now + timedelta(hours=2)
+    pause = a_pause(running, ahead, now=now, ready=now - timedelta(minutes=5), ends=ends)
+    with as_owner():
+        return PauseAppeal.objects.create(
+            tenant_id=project.tenant_id,
+            booking=running,
+            pause=pause,
+            reason="I had hours left.",
+            decider="operator",
+            raised=now,
+            raised_by_id=person,
+        )

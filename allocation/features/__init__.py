@@ -8,11 +8,13 @@ from tenants.features import Features
 
 FEATURES = Features(
     __name__,
+    "appeals",
     "approval_rules",
     "calendars",
     "capacity",
     "clusters",
     "demand",
+    "hand_overs",
     "insights",
     "jira",
     "notebooks",

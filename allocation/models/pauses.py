@@ -115,6 +115,7 @@ class Pause(models.Model):
     class Meta:
         ordering = ["booking", "number"]
         constraints = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="pause_id_in_tenant"),
             models.UniqueConstraint(fields=["booking", "number"], name="pause_number"),
             models.UniqueConstraint(
                 fields=["booking"],

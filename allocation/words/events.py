@@ -239,6 +239,12 @@ _SENTENCES: dict[str, Text] = {
         "Cancelled, because %(failures)s elements of its array have failed. It costs nothing.",
         "failures",
     ),
+    # Hand-overs
+    "hand_over_offered": gettext_lazy("%(actor)s offered it to %(taker)s."),
+    "hand_over_declined": gettext_lazy("%(taker)s declined it; its owner stays."),
+    "hand_over_withdrawn": gettext_lazy("%(actor)s withdrew the offer to %(taker)s."),
+    "hand_over_expired": gettext_lazy("The offer to %(taker)s has expired; its owner stays."),
+    "handed_over": gettext_lazy("%(taker)s accepted it from %(giver)s and is its owner now."),
     # Approval
     "approval_requested": gettext_lazy("Waits for an approval, by the rule %(rules)s."),
     "countered": gettext_lazy("%(actor)s would approve this instead: %(what)s."),
@@ -329,6 +335,9 @@ _SENTENCES: dict[str, Text] = {
     "saved": gettext_lazy("Everything is saved: the grace period ends early."),
     "paused": _paused,
     "resuming": gettext_lazy("Resumes on %(nodes)s."),
+    "pause_contested": gettext_lazy("%(actor)s contested pause %(number)s: %(reason)s"),
+    "pause_appeal_accepted": gettext_lazy("%(actor)s agreed that pause %(number)s was not right: %(answer)s"),
+    "pause_appeal_declined": gettext_lazy("%(actor)s answered that pause %(number)s was right: %(answer)s"),
     # Interruptions
     "pause_broken": gettext_lazy(
         "%(cause)s The booking is paused and resumes on other GPUs. Work that was not saved by the "

@@ -131,6 +131,18 @@ NOTIFICATION_TYPES = (
         },
     ),
     NotificationType(
+        "hand_over",
+        "Hand-overs",
+        "A booking is offered to you, or an offer of yours has an answer or expired.",
+        {
+            "hand_over.offered": "is offered",
+            "hand_over.accepted": "has another owner",
+            "hand_over.declined": "was declined",
+            "hand_over.withdrawn": "is not offered any more",
+            "hand_over.expired": "has an offer that expired",
+        },
+    ),
+    NotificationType(
         "approval",
         "Decisions on your requests",
         "A booking of yours was approved or declined.",
@@ -158,6 +170,12 @@ NOTIFICATION_TYPES = (
             "override.declined": "is declined",
             "override.ending": "ends within a week",
         },
+    ),
+    NotificationType(
+        "appeal",
+        "Contested pauses",
+        "Somebody contests a pause and you answer, or your own objection has an answer.",
+        {"appeal.raised": "is contested", "appeal.answered": "has an answer"},
     ),
     NotificationType(
         "budget",

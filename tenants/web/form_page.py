@@ -31,7 +31,8 @@ class Act:
 
     `done` is the sentence of success; `{row}` is what the command returned. It takes the actor, the
     instant, what stands in the path of the page, and `terms`, with what a form offers for a field by
-    `choices` and shows first by `initial`, or the row whose id, a `key_type`, the form has as `key`.
+    `choices`, or by `path_choices` that also get what stands in the path, and shows first by `initial`,
+    or the row whose id, a `key_type`, the form has as `key`.
     `asks` returns the question that a person must confirm first. `is_dangerous`: it needs a fresh
     second factor. `is_shown_once`: the page has what it returned as `made`, once, in place of a
     redirect; else it leads to the page `to`, or back to its own.
@@ -44,6 +45,7 @@ class Act:
     key_type: type[UUID] | type[int] = UUID
     terms: type[Any] | None = None
     choices: Mapping[str, Callable[[Any], Choices]] = field(default_factory=dict)
+    path_choices: Mapping[str, Callable[..., Choices]] = field(default_factory=dict)
     initial: Callable[..., Mapping[str, Any]] | None = None
     asks: Callable[..., Confirmation | None] | None = None
     is_dangerous: bool = False
@@ -60,7 +62,9 @@ class Act:
         if self.terms is None:
             raise TypeError(f"{self.name} takes no terms.")
         initial = self.initial(actor, **keys) if self.initial is not None and sent is None else {}
-        return TermsForm(self.terms, {name: of(actor) for name, of in self.choices.items()}, sent, initial)
+        choices = {name: of(actor) for name, of in self.choices.items()}
+        choices |= {name: of(actor, **keys) for name, of in self.path_choices.items()}
+        return TermsForm(self.terms, choices, sent, initial)
 
     def question(self, request: HttpRequest, actor: Any, keys: Mapping[str, Any]) -> Confirmation | None:  # noqa: ANN401
         """Returns what a person has to confirm, unless they have."""
@@ -160,7 +164,7 @@ def _carried(
             act = by_name[acted := form_act_read(request, by_name)]
             if (question := act.question(request, actor, keys)) is not None:
                 return confirm_page(request, question)
-            form = act.form(actor, request.POST) if act.terms is not None else None
+            form = act.form(actor, request.POST, keys) if act.terms is not None else None
             try:
                 is_done, made = act.run(request, actor, keys, form)
             except Refused as found:

@@ -104,6 +104,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Maintenance", "maintenance", "wrench", "outage freeze drain"),
             Page("Moves", "compaction", "swap", "compaction relocation"),
             Page("Stops", "stops", "block", "freeze"),
+            Page("Contested pauses", "appeals", "pause", "appeals objections"),
             Page("Capacity", "capacity", "gauge", "demand report purchases"),
             Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
             Page("Other clusters", "clusters", "chip", "slurm sacct import observe accounts"),

@@ -82,7 +82,7 @@ SEEDED = {
 }
 """By prefix of an address: the page of the first such object of the seeded site."""
 WITH_QUESTIONS = {
-    *("booking-release", "booking-cancel", "booking-change", "series-cancel"),
+    *("booking-release", "booking-cancel", "booking-change", "series-cancel", "hand-over"),
     *("array", "array-cancel"),
 }
 """Pages that `_asked` and `_array` look at."""
@@ -118,6 +118,8 @@ NO_PAGES = {
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
     # The page of a tenant's webhook.
     "ops-webhook",
+    # The seeded site has no contested pause: `tests/features/appeals` looks at these pages.
+    *("appeal-raise", "appeal", "ops-appeal"),
     # The seeded site has no other cluster: `tests/features/clusters` looks at its page.
     "ops-cluster",
     # A trial: `tests/features/policy_lab` looks at its page.
@@ -261,6 +263,8 @@ def _asked(page: Page, running: Site) -> Iterator[str]:
         page.goto(f"{url}/{act}")
         yield from _looked(page)
     page.goto(f"{address_of(page, running, 'series:')}/cancel")
+    yield from _looked(page)
+    page.goto(f"{address_of(page, running, 'bookings:state=scheduled&mine=1')}/hand-over")
     yield from _looked(page)
 
 

@@ -19,9 +19,14 @@ NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_w
 
 ONLY_WEB = {
     ("allocation_statementexport", "portal_ops", "INSERT"),
-    *((f"allocation_{name}", role, "INSERT") for name in ("notebook", "notebookentry") for role in WORKERS),
+    *(
+        (f"allocation_{name}", role, "INSERT")
+        for name in ("notebook", "notebookentry", "handover", "pauseappeal")
+        for role in WORKERS
+    ),
 }
-"""Members have files of statements made, and start notebooks; operators and workers do neither."""
+"""Members have files of statements made, start notebooks, hand bookings over and contest pauses; operators
+and workers do none of this."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

@@ -56,6 +56,7 @@ _RUNG = {"measure": "spent", "percent": 80, "action": "notify", "audience": "adm
 _OUTAGE = {"for": "20m", "reason": "x"}
 _POLICY = {name: policy_text(name, value) for name, value in (policy_values({}) | {"grid": 600}).items()}
 
+_ANSWER = {"outcome": "accepted", "answer": "It was a mistake."}
 _ACCOUNT_OF = {"account": "physics", "project": "helix/folding"}
 _TYPE_OF = {"type": "", "gpu_class": "h100"}
 _JOBS = {
@@ -140,6 +141,7 @@ ACTS: dict[str, Act] = {
     "post api/v1/corrections": Act(
         "booking.corrected", "booking", _CORRECTION | {"kind": "refund", "booking": ""}, sites.over
     ),
+    "ops/appeals/<uuid:appeal_id> answer": Act("appeal.answered", "appeal", _ANSWER, sites.contested),
     "ops/disputes accept": Act("dispute.answered", "dispute", {"answer": "Yes."}, sites.disputed),
     "ops/disputes decline": Act("dispute.answered", "dispute", {"answer": "No."}, sites.disputed),
     "ops/overrides grant": Act(
@@ -149,6 +151,9 @@ ACTS: dict[str, Act] = {
         "override.declined", "override", {"reason": "No."}, sites.asked_for_more, has_before=False
     ),
     "ops/overrides end": Act("override.ended", "override", {}, sites.given_more, has_before=False),
+    "post api/v1/platform/pause-appeals/<uuid:appeal_id>/answer": Act(
+        "appeal.answered", "appeal", _ANSWER, sites.contested
+    ),
     "post api/v1/disputes/<uuid:dispute_id>/answer": Act(
         "dispute.answered", "dispute", {"outcome": "accepted", "answer": "Yes."}, sites.disputed
     ),

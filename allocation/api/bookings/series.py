@@ -22,6 +22,7 @@ from allocation.api.bookings.change.series import (
     date_of,
     series_patch_of,
     tag_sent,
+    trial_data,
 )
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
 from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
@@ -35,6 +36,7 @@ from allocation.queries.bookings.series import (
 )
 from allocation.services.bookings.change.series import series_patch, series_tag
 from allocation.services.bookings.series import series_cancel, series_request
+from allocation.services.quotes.series_changes import series_trial
 from allocation.words.refusals import refusal_text
 from solver.reasons.catalogue import BY_CODE
 from tenants.api.base import ApiView, list_response
@@ -225,7 +227,8 @@ class SeriesOne(ApiView):
         `overwrite`. If some dates stay behind, the changed ones become a series of their own. What
         only gives something up takes effect at once (200), anything else is decided (202). Requires
         `If-Match` with the series' ETag, which differs after each change of a date. `Prefer:
-        dry-run` writes nothing."""
+        dry-run` writes nothing, and says of each date that has no room now why. Where all dates change or
+        none and a rule forbids some, `numbers.conflicts` of the refusal has every one."""
         sent, tag = self.sent(SeriesPatchIn), tag_sent(request)
         patch = series_patch_of(self.query["scope"], sent)
         is_dry_run = preferences_of(request).dry_run
@@ -233,12 +236,22 @@ class SeriesOne(ApiView):
         def work() -> Response:
             found = access_series_to_change(self.actor, series)
             date = date_of(self.actor, found, sent.get("date"))
-            answers = series_patch(
-                actor=self.actor, series=found, date=date, patch=patch, tag=tag, now=self.now
-            )
+            facts: dict[str, Any] = {
+                "actor": self.actor,
+                "series": found,
+                "date": date,
+                "patch": patch,
+                "tag": tag,
+            }
+            if is_dry_run:
+                trial = series_trial(**facts, now=self.now)
+                answers, data = trial.answers, trial_data(trial)
+            else:
+                answers = series_patch(**facts, now=self.now)
+                data = answer_data(answers)
             where = answers[-1].booking.series or found
             is_asked = any(each.outcome == "asked" for each in answers)
-            return _answer(where, 202 if is_asked else 200, answer_data(answers))
+            return _answer(where, 202 if is_asked else 200, data)
 
         if not is_dry_run:
             return self.once(work)

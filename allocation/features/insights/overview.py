@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Min, Q
 
 from allocation.features.insights.figures import Whose
 from allocation.models import Booking, Decision, Override, PolicyVersion, StatementDispute
+from allocation.points import Task, tasks_of
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.money.forecasts import history_of_budget
 from allocation.queries.fleet.fleet import NodeNow, fleet_now, totals_of
@@ -33,15 +34,6 @@ _DAY = timedelta(days=1)
 LATE_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Something that waits for an answer: how many, and where it is given."""
-
-    text: str
-    url: str
-    icon: str
-
-
 def sees_overview(actor: Actor) -> bool:
     """Whether the reader decides for others: an admin, or a lead of a project."""
     return actor.is_tenant_admin or Role.LEAD in actor.roles.values()
@@ -53,7 +45,7 @@ def overview_of(actor: Actor, whose: Whose, now: datetime) -> dict[str, Any]:
     base = f"/t/{actor.tenant_slug}/"
     return {
         "money": _money(actor, whose, now),
-        "tasks": list(_tasks(actor, base, now)),
+        "tasks": [*_tasks(actor, base, now), *tasks_of(actor, now)],
         "changes": _together(log_lines(actor.tenant_id, now - _DAY, _BOOKINGS, READ, base)),
         "sees_log": actor.is_tenant_admin,
     }
@@ -68,7 +60,7 @@ def site_overview_of(now: datetime) -> dict[str, Any]:
         "nodes": len(nodes),
         "queue": _queue(now),
         "late": _late(now),
-        "tasks": list(_site_tasks(nodes)),
+        "tasks": [*_site_tasks(nodes), *tasks_of(None, now)],
         "changes": _together(log_lines(None, now - _DAY, ("session", "user", "token"), READ, "")),
         "sees_log": True,
     }

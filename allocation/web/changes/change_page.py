@@ -41,6 +41,7 @@ from allocation.web.bookings.summary import what_words
 from allocation.web.changes.change_form import ChangeForm, is_of_a_field
 from allocation.web.changes.series_scope import (
     SCOPES,
+    conflict_words,
     made_words,
     outcome_words,
     price_words,
@@ -81,6 +82,7 @@ class Preview:
     strength: str = ""
     lock: str = ""
     moves: str = ""
+    conflicts: tuple[str, ...] = ()
 
 
 @costly("preview")
@@ -290,7 +292,9 @@ def _series(
         "now": ctx.now,
     }
     if request.POST.get("act") != "change":
-        preview = series_preview_of(series_change_quote(**facts), booking, form.patch(booking), ctx)
+        quote = series_change_quote(**facts)
+        preview = series_preview_of(quote, booking, form.patch(booking), ctx)
+        preview = replace(preview, blocking=conflict_words(quote, patch))
         return _answer(request, booking, ctx, form, preview=preview)
     answers = series_patch(**facts, tag=None)
     messages.success(request, made_words(answers))
@@ -314,10 +318,15 @@ def series_preview_of(quote: SeriesQuote, booking: Booking, patch: Patch, ctx: P
         start=outcome_words(quote.outcomes),
         place=_PLACE[Strength.STRONGER if is_asked else Strength.WEAKER],
         risk="",
-        blocking=quote.refusals[0] if quote.refusals else "",
+        blocking="",
         approval=f"It needs an approval first, by the rule {', '.join(quote.rules)}." if quote.rules else "",
         button="Ask for the changes" if is_asked else "Change them",
         moves=_MOVES if is_asked else _MOVES_NOBODY,
+        conflicts=tuple(
+            f"{moment_words(each.booking.starts or each.booking.not_before, ctx.zone, ctx.now)}, "
+            f"{each.booking.label}: {each.sentence}"
+            for each in quote.conflicts
+        ),
     )
 
 
@@ -349,6 +358,7 @@ def _answer(
         "refusal": None if at_field else refusal,
         "more": refusal if refusal is not None and refusal.more else None,
         "suggestions": _suggestions(refusal, ctx),
+        "conflicts": _conflicts(refusal, ctx),
     }
     if "part" in request.GET:
         values = dict(form.values)
@@ -358,6 +368,16 @@ def _answer(
         return render(request, "allocation/change/drag.html", context)
     status = 200 if refusal is None else 409
     return render(request, "allocation/change.html", context, status=status)
+
+
+def _conflicts(refusal: Refused | None, ctx: PageContext) -> list[str]:
+    """Each date that can't change, of a refusal for several dates."""
+    rows: Any = refusal.numbers.get("conflicts", ()) if refusal is not None else ()
+    return [
+        f"{moment_words(datetime.fromisoformat(each['starts']), ctx.zone, ctx.now)}, {each['number']}: "
+        f"{each['sentence']}"
+        for each in rows
+    ]
 
 
 def _suggestions(refusal: Refused | None, ctx: PageContext) -> list[str]:

@@ -104,6 +104,21 @@ _OUTCOMES = (
 )
 
 
+def conflict_words(quote: SeriesQuote, patch: SeriesPatch) -> str:
+    """What conflicts of some dates mean for all of them; empty without any."""
+    count, dates = len(quote.conflicts), sum(quote.outcomes.values())
+    if not quote.is_known:
+        return "The plan is too large to say here for which dates there is no room."
+    if not count:
+        return ""
+    said = f"{count} of {dates} dates {'does' if count == 1 else 'do'} not fit now."
+    if patch.waits:
+        return f"{said} The change waits for room."
+    if patch.is_partial:
+        return f"{said} {'It stays as it is.' if count == 1 else 'They stay as they are.'}"
+    return f"{said} All dates stay as they are."
+
+
 def price_words(quote: SeriesQuote) -> tuple[str, str]:
     """The most that the dates cost, after and before, and the difference."""
     after, before = (money_text(each, quote.currency) for each in (quote.after, quote.before))

@@ -60,7 +60,7 @@ def recipients_of(messages: Sequence[OutboxMessage], now: datetime) -> Iterator[
         if message.kind in KINDS:
             yield from _of_override(message)
         yield from _of_payloads(message)
-        if "audience" in message.payload and "title" in message.payload:
+        if "title" in message.payload and message.payload.get("audience", "operators") != "operators":
             yield from _addressed(message)
 
 

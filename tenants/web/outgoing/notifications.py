@@ -56,6 +56,7 @@ ICONS = {
     "budget": "coin",
     "policy_hook": "shield",
     "announcement": "log",
+    "hand_over": "people",
     "message": "people",
 }
 

@@ -25,7 +25,7 @@ from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
 from tests.builders import a_member, a_session, actor_now
 from tests.builders_allocation import a_booking
-from tests.builders_pauses import a_decision
+from tests.builders_pauses import a_decision, an_open_appeal
 from tests.features.capacity.builders import a_capacity_plan
 from tests.roles import as_system
 
@@ -55,12 +55,10 @@ OPEN = {
     "policy/versions/<int:number>/difference/<int:against>",
     *(f"clusters/<slug:slug>/{noun}" for noun in ("jobs", "accounts", "types")),
     "fleet/nodes/<slug:name>",
-    "fleet/nodes/<slug:name>/drain",
-    "fleet/nodes/<slug:name>/ready",
-    "fleet/nodes/<slug:name>/revoke",
-    "fleet/nodes/<slug:name>/rotate-key",
-    "fleet/nodes/<slug:name>/fence",
-    "fleet/nodes/<slug:name>/events",
+    *(
+        f"fleet/nodes/<slug:name>/{act}"
+        for act in ("drain", "ready", "revoke", "rotate-key", "fence", "events")
+    ),
     "fleet/gpus/<uuid:gpu_id>",
     "fleet/gpus/<uuid:gpu_id>/return",
     "fleet/gpus/<uuid:gpu_id>/use",
@@ -73,10 +71,7 @@ OPEN = {
     "platform-budgets/<uuid:budget_id>/variance-rule",
     "platform-budgets/<uuid:budget_id>/guardrails/preview",
     "price-books/drafts/<uuid:draft_id>",
-    "price-books/drafts/<uuid:draft_id>/effect",
-    "price-books/drafts/<uuid:draft_id>/rebase",
-    "price-books/drafts/<uuid:draft_id>/discard",
-    "price-books/drafts/<uuid:draft_id>/publish",
+    *(f"price-books/drafts/<uuid:draft_id>/{act}" for act in ("effect", "rebase", "discard", "publish")),
     # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
     "operator-access/<uuid:access_id>/end",
@@ -85,6 +80,7 @@ OPEN = {
     "announcements/<uuid:announcement_id>/dismiss",
     "announcements/<uuid:announcement_id>/withdraw",
     "disputes/<uuid:dispute_id>/answer",
+    "platform/pause-appeals/<uuid:appeal_id>/answer",
     "failed-messages/<int:failed_id>/retry",
     "failed-messages/<int:failed_id>/dismiss",
     # Those of the platform: tests/api/frame/test_webhooks_api.py.
@@ -152,6 +148,9 @@ BODIES: dict[str, Any] = {
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "/progress": {"step": 1},
     "/notebook": {},
+    "reference>/hand-over": {"person": "jonas"},
+    "pauses/<int:number>/appeal": {"reason": "x"},
+    "pause-appeals/<uuid:appeal_id>/answer": {"outcome": "accepted", "answer": "x"},
     "/workload": {"name": "fold"},
     "calendars": {"what": "mine"},
     "capacity/plans": _PLAN | {"until": "2030-01-01T00:00:00Z", "most_cost": "5"},
@@ -245,6 +244,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "requirement_id": a_requirement(site),
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
+        "appeal_id": lambda: str(an_open_appeal(site.project, site.people["lead"].pk, timezone.now()).id),
         "report_id": a_report(site),
         "export_id": an_export(site),
         "offer_id": an_offer(site),
@@ -375,6 +375,7 @@ NOBODYS = {
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
+    "appeal_id": str(uuid4()),
     "report_id": str(uuid4()),
     "export_id": str(uuid4()),
     "month": "2026-11",

@@ -9,12 +9,13 @@ from rest_framework.request import Request
 from allocation.access import access_booking
 from allocation.models import Booking, Series
 from allocation.services.bookings.change.series import DateAnswer, Scope, SeriesPatch
+from allocation.services.quotes.series_changes import SeriesTrial
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.rest.fields import Duration, Flag, Strict, Text, Whole
 
-OUTCOMES = ("changed", "asked", "own", "refused")
+OUTCOMES = ("changed", "asked", "own", "refused", "no_room")
 
 
 class SeriesScopeQuery(Strict):
@@ -67,7 +68,8 @@ class ChangedDateOut(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(
         choices=OUTCOMES,
         help_text="`changed` at once, `asked` and decided next, `own`: it was changed on its own "
-        "before and stays, or `refused`.",
+        "before and stays, or `refused`. A dry run also says `no_room`: the date would be asked for, and "
+        "the plan has no GPUs for it now.",
     )
     code = serializers.CharField()
     sentence = serializers.CharField()
@@ -112,6 +114,16 @@ def date_of(actor: Actor, series: Series, reference: str | None) -> Booking | No
     found = access_booking(actor, reference)
     if found.series_id != series.id:
         raise invalid("not_found", refusal_text("date_elsewhere", label=found.label), "date")
+    return found
+
+
+def trial_data(trial: SeriesTrial) -> list[dict[str, Any]]:
+    """The dates of a dry run as JSON values: those in conflict say why."""
+    found = answer_data(trial.answers)
+    for row, each in zip(found, trial.answers, strict=True):
+        conflict = trial.conflicts.get(each.booking.id)
+        if conflict is not None and each.refusal is None:
+            row |= {"outcome": "no_room", "code": conflict.code, "sentence": conflict.sentence}
     return found
 
 

@@ -113,6 +113,7 @@ def series_patch(
         new = _cut_off(series, dates, patch, group)
         targets = {date: target for date, (target, _) in hooked.items()}
         answers = [_change(actor, each, patch, group, targets.get(each.id), now) for each in dates]
+        _all_check(actor, answers, patch, now)
         if group is not None:
             _approvals_ask(actor, answers, None if patch.is_partial else group, now)
             _wait(patch, group, now)
@@ -234,13 +235,9 @@ def _change(
             )
             made = booking_patch(actor=actor, booking=date, patch=each, revision=None, now=now)
     except Refused as refusal:
-        if patch.is_partial and group is not None:
-            return DateAnswer(date, "refused", refusal)
         if group is None:
             raise
-        first = actor.clock(date.starts or date.not_before, now)
-        sentence = refusal_text("series_date_failed", first=first, why=refusal.sentence)
-        raise replace(refusal, sentence=sentence) from refusal
+        return DateAnswer(date, "refused", refusal)
     return DateAnswer(made, "asked" if is_change_open(made) else "changed")
 
 
@@ -291,6 +288,24 @@ def _is_changed_alone(date: Booking) -> bool:
         booking=date, state=BookingChange.State.CHANGED, undoes__isnull=False
     )
     return made.exclude(id__in=undone.values("undoes")).exists()
+
+
+def _all_check(actor: Actor, answers: Sequence[DateAnswer], patch: SeriesPatch, now: datetime) -> None:
+    """Refuses a change of all dates or none, with every date that can't change in `conflicts`."""
+    refused = [(each.booking, each.refusal) for each in answers if each.refusal is not None]
+    if patch.is_partial or not refused:
+        return
+    (date, first), numbers = refused[0], [conflict_data(*each) for each in refused]
+    when = actor.clock(date.starts or date.not_before, now)
+    sentence = refusal_text("series_date_failed", first=when, why=first.sentence)
+    raise replace(first, sentence=sentence, numbers={**first.numbers, "conflicts": numbers})
+
+
+def conflict_data(date: Booking, refusal: Refused) -> dict[str, str]:
+    """A date that can't change, and why, as JSON values."""
+    starts = date.starts or date.not_before
+    facts = {"number": date.label, "starts": starts.isoformat()}
+    return {**facts, "code": refusal.code, "sentence": refusal.sentence}
 
 
 def _overlap_check(answers: Sequence[DateAnswer], patch: SeriesPatch) -> None:

@@ -1,0 +1,1 @@
+"""Appeals: people contest the pause of a booking, and get an answer with a reason."""
