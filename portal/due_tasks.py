@@ -11,7 +11,8 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
-from allocation.features.capacity.backlog import backlogs_due
+from allocation.features.capacity.causes.backlog import backlogs_due
+from allocation.features.capacity.causes.forecast import forecasts_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.jira.models import JiraMessage
 from allocation.features.notebooks.services import notebooks_unordered
@@ -38,6 +39,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "capacity.turn": capacity_due,
     "burst": bookings_due,
     "backlogs": backlogs_due,
+    "forecasts": forecasts_due,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
@@ -48,7 +50,12 @@ _QUESTIONS: Mapping[str, Question] = {
     "resets": lambda _: PasswordReset.objects.all(),
 }
 # Another question of a task.
-_TASK_OF = {"resets": "mail.send", "burst": "capacity.turn", "backlogs": "capacity.turn"}
+_TASK_OF = {
+    "resets": "mail.send",
+    "burst": "capacity.turn",
+    "backlogs": "capacity.turn",
+    "forecasts": "capacity.turn",
+}
 ASKED = frozenset({_TICK, *_QUESTIONS} - _TASK_OF.keys())
 """The tasks that are sent only if there is something to do."""
 
