@@ -1,6 +1,6 @@
 """Points of the core to which features add themselves. The core calls them and knows no feature."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -49,6 +49,27 @@ PEAK_HOURS: list[PeakHours] = []
 def peak_hours(kept: Mapping[str, int], now: datetime) -> list[tuple[str, datetime, datetime]]:
     """Returns the peaks of classes of which so many GPUs are kept free at peaks."""
     return [peak for read in PEAK_HOURS for peak in read(kept, now)]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassForecast:
+    """The GPUs of a class that are expected to be in use or waited for, by hour from `starts` on, and those
+    that the site has."""
+
+    starts: datetime
+    wanted: Sequence[float]
+    gpus: int
+
+
+ClassForecasts: TypeAlias = Callable[[], Mapping[str, ClassForecast]]
+
+CLASS_FORECASTS: list[ClassForecasts] = []
+"""Each returns the newest forecasts by class."""
+
+
+def class_forecasts() -> dict[str, ClassForecast]:
+    """Returns the newest forecast of each class that has one."""
+    return {name: found for read in CLASS_FORECASTS for name, found in read().items()}
 
 
 @dataclass(frozen=True, slots=True)

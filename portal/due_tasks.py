@@ -11,7 +11,8 @@ from datetime import datetime
 
 from django.db import DatabaseError, connections
 
-from allocation.features.capacity.backlog import backlogs_due
+from allocation.features.capacity.causes.backlog import backlogs_due
+from allocation.features.capacity.causes.forecast import forecasts_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.hand_overs.services import hand_overs_over
 from allocation.features.jira.models import JiraMessage
@@ -40,6 +41,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "burst": bookings_due,
     "backlogs": backlogs_due,
     "hand_overs.expire": hand_overs_over,
+    "forecasts": forecasts_due,
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),
@@ -50,7 +52,12 @@ _QUESTIONS: Mapping[str, Question] = {
     "resets": lambda _: PasswordReset.objects.all(),
 }
 # Another question of a task.
-_TASK_OF = {"resets": "mail.send", "burst": "capacity.turn", "backlogs": "capacity.turn"}
+_TASK_OF = {
+    "resets": "mail.send",
+    "burst": "capacity.turn",
+    "backlogs": "capacity.turn",
+    "forecasts": "capacity.turn",
+}
 ASKED = frozenset({_TICK, *_QUESTIONS} - _TASK_OF.keys())
 """The tasks that are sent only if there is something to do."""
 

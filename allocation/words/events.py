@@ -357,6 +357,10 @@ _SENTENCES: dict[str, Text] = {
     "leave_by": gettext_lazy(
         "%(cause)s A booking that still runs there then starts again elsewhere, and this run is not charged."
     ),
+    "machine_leaves_by": gettext_lazy(
+        "The provider of %(node)s takes it back. The booking is paused before, and continues on other GPUs "
+        "with the time it has left."
+    ),
     "requeued": gettext_lazy("%(cause)s The booking waits for other GPUs with the time it has left."),
     "gpu_out": gettext_lazy("GPU %(index)s of %(node)s is out of service: %(why)s."),
     "gpu_error": gettext_lazy("GPU %(index)s of %(node)s had an error. %(why)s."),

@@ -409,6 +409,7 @@ SENTENCES: dict[str, Text] = {
         "The budget of %(owner)s has reached %(percent)s %%, so what runs is paused until its "
         "share is lower. Its admins can raise it."
     ),
+    "machine_leaves": gettext_lazy("The provider of %(node)s takes it back."),
     "operator_paused": gettext_lazy("An operator paused it: %(why)s."),
     "stopped": gettext_lazy(
         "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."

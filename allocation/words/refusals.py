@@ -362,6 +362,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "A limit of a budget pauses this booking, so the deadline stays. Save now, so that "
         "nothing is lost. It continues when the share of the budget is lower."
     ),
+    "machine_can_not_wait": gettext_lazy(
+        "Its provider takes the machine back then, so the deadline stays. Save now, so that nothing is lost."
+    ),
     "operators_can_not_wait": gettext_lazy(
         "An operator pauses this booking, so the deadline stays. Save now, so that nothing is lost."
     ),

@@ -9,16 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 STOP_SECONDS = 10
+# In the metadata of a machine: when it is taken back.
+NOTICE = "leaves-at"
+SPOT = "@spot"
+SPOT_SECONDS, NOTICE_SECONDS = 900, 120
 
 
 @dataclass
 class Machine:
-    """A machine as the cloud knows it. `fleet` are its GPUs, such as `h100:4`."""
+    """A machine as the cloud knows it. `fleet` are its GPUs, such as `h100:4`; with `@spot` the cloud takes
+    it back after a while, and says so before in its metadata."""
 
     id: str
     name: str
@@ -26,6 +32,13 @@ class Machine:
     boot: str
     created: float
     state: str = "BUILD"
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def leaves(self) -> float | None:
+        """When the cloud takes it back."""
+        text = self.metadata.get(NOTICE)
+        return datetime.fromisoformat(text).timestamp() if text else None
 
 
 def boot_values(script: str) -> dict[str, str]:
@@ -57,9 +70,21 @@ class Machines:
         self.all[machine.id] = machine
         self._store()
 
+    def notify(self, key: str, metadata: Mapping[str, str]) -> None:
+        """Adds to the metadata of a machine."""
+        self.all[key].metadata.update(metadata)
+        self._store()
+
     def turn(self) -> None:
-        """Boots what is due, and starts agents that have ended."""
-        for machine in self.all.values():
+        """Boots what is due, starts agents that have ended, and takes spot machines back."""
+        for machine in list(self.all.values()):
+            if machine.leaves is not None and self._clock() >= machine.leaves:
+                self.remove(machine.id)
+                continue
+            is_old = self._clock() >= machine.created + SPOT_SECONDS
+            if machine.fleet.endswith(SPOT) and is_old and machine.leaves is None:
+                leaves = datetime.fromtimestamp(int(self._clock()) + NOTICE_SECONDS, UTC)
+                self.notify(machine.id, {NOTICE: leaves.isoformat()})
             if machine.state == "BUILD" and self._clock() >= machine.created + self._boot_seconds:
                 machine.state = "ACTIVE"
                 self._store()
@@ -96,7 +121,14 @@ class Machines:
         return subprocess.Popen(  # noqa: S603 (our own module, never a shell)
             [
                 *(sys.executable, "-m", "devtools.simulated", "--portal", values["GPU_AGENT_PORTAL"]),
-                *("--name", values["GPU_AGENT_NAME"], "--simulate", machine.fleet, "--state", str(state)),
+                *(
+                    "--name",
+                    values["GPU_AGENT_NAME"],
+                    "--simulate",
+                    machine.fleet.removesuffix(SPOT),
+                    "--state",
+                    str(state),
+                ),
             ],
             env={**_plain(os.environ), **token},
             start_new_session=True,

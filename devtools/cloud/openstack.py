@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from devtools.cloud.machines import Machine, Machines
 
+_METADATA = re.compile(r"/compute/servers/([0-9a-f-]{36})/metadata")
 _SERVER = re.compile(r"/compute/servers/([0-9a-f-]{36})")
 TOKEN_SECONDS = 3600
 
@@ -56,6 +57,10 @@ class OpenStack:
             return HTTPStatus.OK, {"servers": [self._shown(each) for each in self.machines.all.values()]}, {}
         if path == "/compute/servers" and method == "POST":
             return self._create(body["server"])
+        about = _METADATA.fullmatch(path)
+        if about and method == "POST" and about[1] in self.machines.all:
+            self.machines.notify(about[1], body["metadata"])
+            return HTTPStatus.OK, {"metadata": self.machines.all[about[1]].metadata}, {}
         if one and method == "DELETE":
             is_there = self.machines.remove(one[1])
             return HTTPStatus.NO_CONTENT if is_there else HTTPStatus.NOT_FOUND, None, {}
@@ -106,7 +111,7 @@ class OpenStack:
             "tenant_id": "1",
             "user_id": "1",
             "hostId": "",
-            "metadata": {},
+            "metadata": machine.metadata,
             "addresses": {},
             "image": {"id": "agent"},
             "flavor": {"id": machine.fleet},

@@ -259,6 +259,7 @@ size = "h100:4"
 gpu_class = "h100"
 gpus = 4
 price = "18.00"
+reserved_price = "11.00"
 lead_seconds = 45
 least_seconds = 600
 period_seconds = 300
@@ -266,7 +267,7 @@ zone = "cloud-a"
 
 [[provider.offer]]
 name = "l40s-spot"
-size = "l40s:2"
+size = "l40s:2@spot"
 gpu_class = "l40s"
 gpus = 2
 price = "1.90"

@@ -365,6 +365,7 @@ RULES: tuple[Rule, ...] = (
         ("asked", "gpu_class", "limit"),
         optional=("dated", "used", "whose"),
     ),
+    Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
 )
 
 UNPROVEN = frozenset(

@@ -6,8 +6,8 @@ from dataclasses import Field as Declared
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from django import forms
 from django.utils import timezone
@@ -105,10 +105,11 @@ class _Read(forms.CharField):
         read: Callable[[str], object],
         *,
         reads_empty: bool = False,
+        limits: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,  # noqa: ANN401 (a field's)
     ) -> None:
         super().__init__(**options)
-        self.read = read
+        self.read, self.limits = read, limits
         self.reads_empty = reads_empty and (self.required or self.initial is not None)
         self.required = self.required and not reads_empty
 
@@ -118,9 +119,18 @@ class _Read(forms.CharField):
             raise forms.ValidationError(self.error_messages["required"])
         text = super().clean(value)
         try:
-            return self.read(text) if text or self.reads_empty else None
+            return self._within(self.read(text)) if text or self.reads_empty else None
         except Refused as refusal:
             raise forms.ValidationError(refusal.sentence) from refusal
+
+    def _within(self, value: Any) -> object:  # noqa: ANN401 (a form's values)
+        """A number within its limits. Raises ValidationError."""
+        least, most = self.limits.get("min_value"), self.limits.get("max_value")
+        if least is not None and value < least:
+            raise forms.ValidationError(refusal_text("number_least", least=least))
+        if most is not None and value > most:
+            raise forms.ValidationError(refusal_text("number_most", most=most))
+        return cast(object, value)
 
     def prepare_value(self, value: Any) -> Any:  # noqa: ANN401 (a form's values)
         """The value as it is typed."""
@@ -156,7 +166,6 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
     """The field of a form; `shown` is how its input looks."""
     has_default = declared.default is not MISSING
     members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    longest = declared.metadata["serializer_kwargs"].get("max_length")
     kind = next(each for each in members if each is not type(None))
     options: dict[str, Any] = {
         "required": not has_default and kind is not bool,
@@ -179,16 +188,25 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
         found, shown = forms.BooleanField(**options), {"type": "checkbox"}
     elif said.reads is not None:
         reads_own = partial(said.reads, param=said.name or declared.name)
-        found, shown = _Read(reads_own, reads_empty=True, **options), {"maxlength": longest}
+        found, shown = _Read(reads_own, reads_empty=True, **options), {"maxlength": _longest(declared)}
     elif said.asks == "secret":
         found, shown = _Secret(**options), {"type": "password"}
     elif (reads := "length" if said.asks == "length" else get_origin(kind) or kind) in _READ:
         read, shown = _READ[reads]
+        options |= {"limits": declared.metadata["serializer_kwargs"]} if reads in (int, Decimal) else {}
         found = _Read(partial(read, param=declared.name), reads_empty=reads is Sequence, **options)
     else:
-        found, shown = forms.CharField(**options, max_length=longest), {"maxlength": longest}
+        found, shown = (
+            forms.CharField(**options, max_length=_longest(declared)),
+            {"maxlength": _longest(declared)},
+        )
         shown |= {"type": "url"} if said.asks == "url" else {}
     vars(found)["shown"] = shown
+    return found
+
+
+def _longest(declared: "Declared[Any]") -> int | None:
+    found: int | None = declared.metadata["serializer_kwargs"].get("max_length")
     return found
 
 

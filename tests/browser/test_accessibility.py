@@ -144,6 +144,8 @@ NO_PAGES = {
         "statement-sums",
         "insights-csv",
         "ops-insights-csv",
+        "capacity-mix-csv",
+        "ops-mix-csv",
     ),
     # Where a provider sends the browser back to.
     "sign-on-callback",
@@ -163,6 +165,8 @@ NO_PLACES = {
     "ops-log-csv",
     "insights-csv",
     "ops-insights-csv",
+    "capacity-mix-csv",
+    "ops-mix-csv",
     "ops-policy-trial-csv",
     "ops-policy-trial-json",
 }

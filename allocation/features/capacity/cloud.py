@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import requests
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 20
 MESSAGE_LENGTH = 200
+# The metadata or tag that says when its provider takes a machine back, such as 2026-11-21T14:02:00Z.
+NOTICE = "leaves-at"
 _GONE = (NodeState.TERMINATED,)
 _FAILED = (NodeState.ERROR,)
 _COMING = (NodeState.PENDING, NodeState.STARTING, NodeState.REBOOTING, NodeState.UNKNOWN)
@@ -107,4 +110,22 @@ def _listed(node: Node) -> Listed:
         name=str(node.name),
         is_running=node.state not in (*_COMING, *_FAILED),
         has_failed=node.state in _FAILED,
+        leaves=leaves_of(node.extra or {}),
     )
+
+
+def leaves_of(extra: Mapping[str, Any]) -> datetime | None:
+    """When a machine leaves, from its metadata or tags; None without a notice that can be read."""
+    found = extra.get("metadata") or extra.get("tags") or {}
+    if isinstance(found, Mapping) and isinstance(found.get("items"), list):
+        # The metadata of GCE is a list.
+        found = {each.get("key"): each.get("value") for each in found["items"]}
+    text = found.get(NOTICE) if isinstance(found, Mapping) else None
+    if not text:
+        return None
+    try:
+        leaves = datetime.fromisoformat(str(text))
+    except ValueError:
+        logger.warning("%s is no moment: %.60s", NOTICE, text)
+        return None
+    return leaves if leaves.tzinfo is not None else leaves.replace(tzinfo=UTC)

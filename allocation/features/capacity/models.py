@@ -2,6 +2,7 @@
 
 import uuid
 from decimal import Decimal
+from typing import ClassVar, Literal
 
 from django.conf import settings
 from django.db import models
@@ -26,6 +27,7 @@ class CapacityPlan(models.Model):
         PERSON = "person", "A person"
         SPRINT = "sprint", "A sprint"
         BACKLOG = "backlog", "The backlog"
+        FORECAST = "forecast", "The forecast"
 
     class State(models.TextChoices):
         """How far it is."""
@@ -58,7 +60,9 @@ class CapacityPlan(models.Model):
         help_text="The only booking that it is for; null: all of the project on the class.",
     )
     reference = models.CharField(
-        max_length=500, blank=True, help_text="Address of the sprint, or `backlog:` and the class."
+        max_length=500,
+        blank=True,
+        help_text="Address of the sprint, or `backlog:` or `forecast:` and the class.",
     )
     state = models.CharField(max_length=9, choices=State.choices)
     note = models.CharField(max_length=300, blank=True, help_text="Why it is in its state.")
@@ -165,6 +169,9 @@ class CapacityMachine(models.Model):
     came = models.DateTimeField(null=True, blank=True, help_text="When the provider first listed it.")
     ready = models.DateTimeField(null=True, blank=True, help_text="When bookings could use it.")
     paid_until = models.DateTimeField(null=True, blank=True, help_text="End of its paid period.")
+    leaves = models.DateTimeField(
+        null=True, blank=True, help_text="When its provider takes it back, by its own notice."
+    )
     released = models.DateTimeField(null=True, blank=True, help_text="When the provider listed it no more.")
     cost = models.DecimalField(
         **MONEY, default=Decimal(0), db_default=Decimal(0), help_text="Until the end of its paid period."
@@ -224,7 +231,7 @@ class CapacitySpend(models.Model):
 
 
 class RuleMode(models.TextChoices):
-    """What a started sprint, or a wait that is too long, leads to."""
+    """What a started sprint, a wait that is too long, or an expected shortage leads to."""
 
     OFF = "off", "Nothing"
     PROPOSE = "propose", "A plan that a lead approves"
@@ -257,26 +264,42 @@ class SprintRule(models.Model):
         ]
 
 
-class BacklogRule(models.Model):
-    """What a project rents of a class when its bookings would wait for too long, and whether it is asked
-    first."""
+class RentingRule(models.Model):
+    """What a project rents of a class by itself, for at most so much money in a month."""
 
     Mode = RuleMode
+    SOURCE: ClassVar[Literal["backlog", "forecast"]]
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)
     project = models.ForeignKey(Project, PROTECT, db_constraint=False, related_name="+", db_index=False)
     gpu_class = models.ForeignKey(GpuClass, PROTECT)
     mode = models.CharField(max_length=7, choices=Mode.choices)
-    wait_minutes = models.PositiveSmallIntegerField(
-        help_text="Longest wait from when a booking could begin to its expected start."
-    )
     gpus = models.PositiveSmallIntegerField()
-    hours = models.PositiveSmallIntegerField(help_text="That a plan is open.")
     most_cost = models.DecimalField(**MONEY, help_text="Of its plans of a calendar month (UTC).")
     note = models.CharField(max_length=300, blank=True, help_text="Why it could make no plan.")
     changed = models.DateTimeField()
     changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, PROTECT, related_name="+")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def reference(self) -> str:
+        """What its plans refer to, so that only one of them is open at a time."""
+        return f"{self.SOURCE}:{self.gpu_class_id}"
+
+
+class BacklogRule(RentingRule):
+    """What a project rents of a class when its bookings would wait for too long, and whether it is asked
+    first."""
+
+    wait_minutes = models.PositiveSmallIntegerField(
+        help_text="Longest wait from when a booking could begin to its expected start."
+    )
+    hours = models.PositiveSmallIntegerField(help_text="That a plan is open.")
+
+    SOURCE = "backlog"
 
     class Meta:
         constraints = [
@@ -290,7 +313,25 @@ class BacklogRule(models.Model):
             ),
         ]
 
-    @property
-    def reference(self) -> str:
-        """What its plans refer to, so that only one of them is open at a time."""
-        return f"backlog:{self.gpu_class_id}"
+
+class ForecastRule(RentingRule):
+    """What a project rents of a class for hours in which more GPUs are expected to be needed than the site
+    has, and whether it is asked first."""
+
+    hours = models.PositiveSmallIntegerField(help_text="So many hours have to be short at least.")
+    days = models.PositiveSmallIntegerField(help_text="Of the coming days that are looked at.")
+    checked = models.DateTimeField(null=True, blank=True, help_text="When it last read the forecast.")
+
+    SOURCE = "forecast"
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "gpu_class"], name="forecast_rule_once"),
+            models.CheckConstraint(
+                condition=Q(mode__in=("off", "propose", "rent")), name="forecast_rule_mode_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(gpus__gte=1, hours__gte=1, most_cost__gt=0, days__gte=1, days__lte=14),
+                name="forecast_rule_has_bounds",
+            ),
+        ]

@@ -56,16 +56,22 @@ def fault_of(machine: CapacityMachine) -> str | None:
     return "" if node.takes_work and node.gpus.filter(health="ok").exists() else None
 
 
-def node_drain_at(machine: CapacityMachine, by: datetime | None, now: datetime) -> None:
-    """Takes the node of a machine out of service; with `by` its work has to leave by then."""
+def node_drain_at(
+    machine: CapacityMachine, by: datetime | None, now: datetime, *, notifies: bool = True
+) -> None:
+    """Takes the node of a machine out of service; with `by` its work has to leave by then, which may be
+    earlier than it was."""
     node = Node.objects.select_for_update().filter(name=machine.node).first()
-    if node is None or node.state in (Node.State.EXPECTED, Node.State.DRAINING):
+    if node is None or node.state == Node.State.EXPECTED:
+        return
+    is_sooner = by is not None and (node.drain_by is None or by < node.drain_by)
+    if node.state == Node.State.DRAINING and not is_sooner:
         return
     why = fleet_text("machine_leaves", provider=machine.provider, why=machine.note)
     node_state_set(node, Node.State.DRAINING, why, by)
     after = {"state": Node.State.DRAINING.value, "reason": str(why)}
     node_audit(None, node, "node.drained", now, after=after)
-    if by is not None:
+    if by is not None and notifies:
         text = event_text("node_drained", node=node.name, why=why)
         drain_notify(Q(gpu__node=node), by, Interruption("R63", text), now)
 

@@ -2,17 +2,35 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
-from allocation.features.capacity.backlog import BacklogRuleTerms, backlog_rule_set, backlog_rules_of
+from allocation.features.capacity.causes.backlog import BacklogRuleTerms, backlog_rule_set
+from allocation.features.capacity.causes.forecast import ForecastRuleTerms, forecast_rule_set
+from allocation.features.capacity.causes.renting import rules_of
+from allocation.features.capacity.mix.load import Whose
+from allocation.features.capacity.mix.questions import (
+    MixQuery,
+    SiteMixQuery,
+    mixes_of,
+    question_read,
+    whose_mix,
+)
+from allocation.features.capacity.mix.shown import mix_context, mix_csv
 from allocation.features.capacity.models import (
     BacklogRule,
     CapacityMachine,
     CapacityPlan,
     CapacitySpend,
+    ForecastRule,
+    RentingRule,
     SprintRule,
 )
 from allocation.features.capacity.orphans import orphan_release
@@ -31,11 +49,15 @@ from allocation.rules.ask.words.times import duration_words
 from billing.rules import money_text
 from tenants.access import Actor, PlatformActor, led_projects
 from tenants.models import GpuClass, Project, User
+from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
+from tenants.platform.rest.fields import single_values, validated
 from tenants.web.form_page import Act, form_page, operator_form_page
+from tenants.web.frame import operator_page, tenant_page
 
 PLANS_SHOWN = 50
 MACHINES_SHOWN = 50
+ALL = Whose("All organisations")
 PILLS: Mapping[str, str] = {
     "active": "ok", "ready": "ok", "proposed": "wait", "requested": "wait", "booting": "wait",
     "draining": "wait", "releasing": "wait", "lost": "bad", "orphan": "bad", "refused": "bad",
@@ -122,15 +144,16 @@ def _sprint_initial(actor: Actor, project: str) -> Mapping[str, Any]:
     }
 
 
-def _backlog_shown(actor: Actor, now: datetime, project: str) -> dict[str, Any]:
+def _rules_shown(kind: type[RentingRule], actor: Actor, now: datetime, project: str) -> dict[str, Any]:
+    """The rules of a project, and the newest plans that they made."""
     row = project_may_plan(actor, project)
-    plans = plans_visible(actor).filter(project=row, source=CapacityPlan.Source.BACKLOG)
+    plans = plans_visible(actor).filter(project=row, source=kind.SOURCE)
     currency = next((each.currency for each in offers()), "")
     return {
         "project": row,
         "rules": [
             {"rule": each, "most": money_text(each.most_cost, currency)}
-            for each in backlog_rules_of(actor, project)
+            for each in rules_of(kind, actor, project)
         ],
         "plans": [_plan_shown(each, actor, now) for each in plans.prefetch_related("machines")[:10]],
     }
@@ -138,6 +161,10 @@ def _backlog_shown(actor: Actor, now: datetime, project: str) -> dict[str, Any]:
 
 def _backlog_initial(actor: Actor, project: str) -> Mapping[str, Any]:
     return {"mode": "propose", "wait_minutes": 240, "count": 4, "hours": 12}
+
+
+def _forecast_initial(actor: Actor, project: str) -> Mapping[str, Any]:
+    return {"mode": "propose", "hours": 8, "days": 7, "count": 4}
 
 
 def _made(plan: CapacityPlan) -> str:
@@ -189,6 +216,51 @@ def _release(*, actor: PlatformActor, machine_id: UUID, now: datetime) -> Capaci
     return orphan_release(operator_id=actor.user_id, machine_id=machine_id, now=now)
 
 
+@costly("statement")
+@require_safe
+@tenant_page
+def mix(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows what mixes cost for the demand of a project, of all that a lead leads, or of the organisation."""
+    led, project = led_projects(actor), request.GET.get("project", "")
+    whose = whose_mix(actor, project if project in dict(led) else "")
+    context = mix_context(_filled_in(request), MixQuery, whose, timezone.now())
+    context |= {"is_site": False, "projects": led, "project": project}
+    return render(request, "capacity/mix.html", context)
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_mix(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows what mixes cost for the demand of all organisations."""
+    context = mix_context(_filled_in(request), SiteMixQuery, ALL, timezone.now())
+    return render(request, "capacity/mix.html", context | {"is_site": True})
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def mix_file(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Returns the mixes of the page, and without a class of all."""
+    now, sent = timezone.now(), _filled_in(request)
+    question = question_read(validated(MixQuery, sent), now)
+    return mix_csv(mixes_of(whose_mix(actor, sent.get("project", "")), question, now))
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_mix_file(request: HttpRequest, operator: User) -> HttpResponse:
+    """Returns the mixes of the site's page."""
+    now = timezone.now()
+    question = question_read(validated(SiteMixQuery, _filled_in(request)), now)
+    return mix_csv(mixes_of(ALL, question, now))
+
+
+def _filled_in(request: HttpRequest) -> dict[str, str]:
+    return {name: value for name, value in single_values(request.GET).items() if value}
+
+
 urlpatterns = [
     form_page(
         "capacity",
@@ -224,7 +296,7 @@ urlpatterns = [
         "capacity/backlog/<slug:project>",
         "capacity-backlog",
         "capacity/backlog.html",
-        _backlog_shown,
+        partial(_rules_shown, BacklogRule),
         Act(
             "set",
             backlog_rule_set,
@@ -232,6 +304,20 @@ urlpatterns = [
             terms=BacklogRuleTerms,
             choices={"mode": lambda _: BacklogRule.Mode.choices, "gpu_class": _classes},
             initial=_backlog_initial,
+        ),
+    ),
+    form_page(
+        "capacity/forecast/<slug:project>",
+        "capacity-forecast",
+        "capacity/forecast.html",
+        partial(_rules_shown, ForecastRule),
+        Act(
+            "set",
+            forecast_rule_set,
+            "The rule holds from now on.",
+            terms=ForecastRuleTerms,
+            choices={"mode": lambda _: ForecastRule.Mode.choices, "gpu_class": _classes},
+            initial=_forecast_initial,
         ),
     ),
     operator_form_page(
@@ -242,4 +328,8 @@ urlpatterns = [
         Act("release", _release, "{row.name} goes back to its provider.", key="machine", is_dangerous=True),
         actor_of=operator_actor,
     ),
+    path("t/<slug:tenant>/capacity/mix", mix, name="capacity-mix"),
+    path("t/<slug:tenant>/capacity/mix.csv", mix_file, name="capacity-mix-csv"),
+    path("ops/mix", site_mix, name="ops-mix"),
+    path("ops/mix.csv", site_mix_file, name="ops-mix-csv"),
 ]

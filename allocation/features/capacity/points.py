@@ -25,12 +25,19 @@ sentences_add(
         "too_many_plans": gettext_lazy("The project has %(most)s open plans already. Cancel one first."),
         "sprint_mode": gettext_lazy("Choose off, propose or rent."),
         "sprint_issue": gettext_lazy("Write the key of an issue, such as GPU-1."),
-        "backlog_spent": gettext_lazy("The rule has used its %(most)s of this month."),
+        "rule_spent": gettext_lazy("The rule has used its %(most)s of this month."),
         "backlog_found": gettext_lazy("Bookings that would wait too long: %(bookings)s, GPUs: %(gpus)s."),
+        "forecast_missing": gettext_lazy("The class has no forecast of now."),
+        "forecast_found": gettext_lazy(
+            "Short hours that are expected in the next %(days)s days: %(hours)s, of up to %(gpus)s GPUs."
+        ),
         "burst_advice": gettext_lazy(
             "Own GPUs: %(own)s. A rented machine: in %(lead)s, for %(cost)s at most."
         ),
         "burst_too_little": gettext_lazy("A machine for it costs %(cost)s, which is more than it may cost."),
+        "mix_period": gettext_lazy("Choose 1 to %(most)s days."),
+        "mix_leads": gettext_lazy("Only leads and admins see what mixes of GPUs cost."),
+        "mix_class": gettext_lazy("Name the class of the mix that is tried."),
         "plan_over": gettext_lazy("This plan is over."),
         "capacity_leads": gettext_lazy("Only leads and admins decide plans of capacity."),
         "machine_of_plan": gettext_lazy("A plan has this machine. Cancel the plan instead."),
@@ -44,6 +51,8 @@ ACTIONS["capacity_plan.approved"] = "approved renting GPUs for {object}"
 ACTIONS["capacity_plan.cancelled"] = "cancelled renting GPUs for {object}"
 ACTIONS["backlog_rule.set"] = "set what the backlog of {object} rents"
 NAMED_BY["backlog_rule"] = ("project",)
+ACTIONS["forecast_rule.set"] = "set what {object} rents for expected shortages"
+NAMED_BY["forecast_rule"] = ("project",)
 ACTIONS["sprint_rule.set"] = "set what sprints of {object} rent"
 NAMED_BY["sprint_rule"] = ("project",)
 ACTIONS["machine.released"] = "gave back the machine {object}"

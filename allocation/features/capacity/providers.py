@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from pathlib import Path
@@ -28,7 +29,7 @@ _PROVIDER = {
 _PROVIDER_NEEDS = ("name", "driver", "most_machines", "most_cost_a_month", "offer")
 _OFFER = {
     "name": str, "size": str, "gpu_class": str, "gpus": int, "price": str, "lead_seconds": int,
-    "least_seconds": int, "period_seconds": int, "zone": str, "interruptible": bool,
+    "least_seconds": int, "period_seconds": int, "zone": str, "interruptible": bool, "reserved_price": str,
 }  # fmt: skip
 _OFFER_NEEDS = ("name", "size", "gpu_class", "gpus", "price", "lead_seconds")
 
@@ -43,12 +44,13 @@ class ProvidersFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A machine as its provider lists it."""
+    """A machine as its provider lists it. `leaves`: when it takes the machine back, by its own notice."""
 
     id: str
     name: str
     is_running: bool = True
     has_failed: bool = False
+    leaves: datetime | None = None
 
 
 class Machines(Protocol):
@@ -166,7 +168,7 @@ def _provider(at: str, row: Mapping[str, Any]) -> Provider:
 
 def _offer(at: str, provider: str, currency: str, row: Mapping[str, Any]) -> Offer:
     _check(at, row, _OFFER, _OFFER_NEEDS)
-    least = row.get("least_seconds", 3600)
+    least, reserved = row.get("least_seconds", 3600), row.get("reserved_price")
     numbers = (row["gpus"], row["lead_seconds"], least, row.get("period_seconds", least))
     if min(numbers) < 1:
         raise ProvidersFault(f"{at}: gpus and seconds are at least 1")
@@ -183,6 +185,7 @@ def _offer(at: str, provider: str, currency: str, row: Mapping[str, Any]) -> Off
         zone=row.get("zone", provider),
         interruptible=row.get("interruptible", False),
         size=row["size"],
+        reserved_price=_money(f"{at}.reserved_price", reserved) if reserved is not None else None,
     )
 
 

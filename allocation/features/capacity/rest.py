@@ -6,8 +6,17 @@ from uuid import UUID
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from allocation.features.capacity.backlog import BacklogRuleTerms, backlog_rule_set, backlog_rules_of
-from allocation.features.capacity.models import BacklogRule, CapacityMachine, CapacityPlan, SprintRule
+from allocation.features.capacity.causes.backlog import BacklogRuleTerms, backlog_rule_set
+from allocation.features.capacity.causes.forecast import ForecastRuleTerms, forecast_rule_set
+from allocation.features.capacity.causes.renting import rules_of
+from allocation.features.capacity.mix.rest import rest as mix_rest
+from allocation.features.capacity.models import (
+    BacklogRule,
+    CapacityMachine,
+    CapacityPlan,
+    ForecastRule,
+    SprintRule,
+)
 from allocation.features.capacity.orphans import orphan_release
 from allocation.features.capacity.providers import offers
 from allocation.features.capacity.rules import Offer
@@ -65,6 +74,9 @@ class MachineOut(serializers.Serializer[Any]):
     came = serializers.DateTimeField(allow_null=True)
     ready = serializers.DateTimeField(allow_null=True)
     paid_until = serializers.DateTimeField(allow_null=True)
+    leaves = serializers.DateTimeField(
+        allow_null=True, help_text="When its provider takes it back, by its own notice."
+    )
     released = serializers.DateTimeField(allow_null=True)
     cost = Money(max_digits=20, help_text="Until the end of its paid period.")
     currency = serializers.CharField()
@@ -86,7 +98,9 @@ class PlanFields(serializers.Serializer[Any]):
     booking = serializers.CharField(
         source="booking.label", default=None, allow_null=True, help_text="The only booking that it is for."
     )
-    reference = serializers.CharField(help_text="Address of the sprint, or `backlog:` and the class.")
+    reference = serializers.CharField(
+        help_text="Address of the sprint, or `backlog:` or `forecast:` and its class."
+    )
     state = serializers.ChoiceField(CapacityPlan.State.values)
     note = serializers.CharField()
     created = serializers.DateTimeField()
@@ -118,6 +132,22 @@ class BacklogRuleOut(serializers.Serializer[Any]):
     hours = serializers.IntegerField(help_text="That a plan is open.")
     most_cost = Money(max_digits=20, help_text="Of its plans of a calendar month (UTC).")
     note = serializers.CharField(help_text="Why it could make no plan at its last attempt.")
+    changed = serializers.DateTimeField()
+    changed_by = Username()
+
+
+class ForecastRuleOut(serializers.Serializer[Any]):
+    """What a project rents of a class for hours in which GPUs are expected to be short."""
+
+    project = Slug()
+    mode = serializers.ChoiceField(ForecastRule.Mode.values)
+    gpu_class = serializers.CharField(source="gpu_class_id")
+    hours = serializers.IntegerField(help_text="So many hours have to be short at least.")
+    days = serializers.IntegerField(help_text="Of the coming days that are looked at.")
+    count = serializers.IntegerField(source="gpus")
+    most_cost = Money(max_digits=20, help_text="Of its plans of a calendar month (UTC).")
+    note = serializers.CharField(help_text="Why it could make no plan at its last attempt.")
+    checked = serializers.DateTimeField(allow_null=True, help_text="When it last read the forecast.")
     changed = serializers.DateTimeField()
     changed_by = Username()
 
@@ -196,7 +226,7 @@ def set_sprint_rule(call: ApiView, terms: SprintRuleTerms, slug: str) -> SprintR
 )
 def list_backlog_rules(call: ApiView, slug: str) -> QuerySet[BacklogRule]:
     """Lists the rules of a project, one for each class."""
-    return backlog_rules_of(call.actor, slug)
+    return rules_of(BacklogRule, call.actor, slug)
 
 
 @rest.put(
@@ -208,6 +238,28 @@ def list_backlog_rules(call: ApiView, slug: str) -> QuerySet[BacklogRule]:
 def set_backlog_rule(call: ApiView, terms: BacklogRuleTerms, slug: str) -> BacklogRule:
     """A lead sets it. While one of its plans is open, it makes no other one."""
     return backlog_rule_set(actor=call.actor, project=slug, terms=terms, now=call.now)
+
+
+@rest.list(
+    "projects/<slug:slug>/forecast-rules",
+    "List what a project rents for expected shortages",
+    ForecastRuleOut,
+    order=("id",),
+)
+def list_forecast_rules(call: ApiView, slug: str) -> QuerySet[ForecastRule]:
+    """Lists the rules of a project, one for each class."""
+    return rules_of(ForecastRule, call.actor, slug)
+
+
+@rest.put(
+    "projects/<slug:slug>/forecast-rules",
+    "Set what a project rents of a class for expected shortages",
+    ForecastRuleOut,
+    terms=ForecastRuleTerms,
+)
+def set_forecast_rule(call: ApiView, terms: ForecastRuleTerms, slug: str) -> ForecastRule:
+    """A lead sets it. While one of its plans is open, it makes no other one."""
+    return forecast_rule_set(actor=call.actor, project=slug, terms=terms, now=call.now)
 
 
 @ops.list("platform-machines", "List all rented machines", MachineOut, order=("-requested", "-id"))
@@ -222,4 +274,4 @@ def release_orphan(call: ApiView, machine_id: UUID) -> CapacityMachine:
     return orphan_release(operator_id=call.actor.user_id, machine_id=machine_id, now=call.now)
 
 
-urlpatterns = rest.urls + ops.urls
+urlpatterns = rest.urls + ops.urls + mix_rest.urls

@@ -20,7 +20,8 @@ MOST_GPUS = 64
 class Offer:
     """A kind of machine of a provider. `price` is of the machine in an hour.
 
-    It is paid for `least_seconds`, then for each begun `period_seconds`.
+    It is paid for `least_seconds`, then for each begun `period_seconds`. `reserved_price` is what its
+    provider asks in an hour if it is kept for months, which only the mix of GPUs reckons with.
     """
 
     provider: str
@@ -35,6 +36,7 @@ class Offer:
     zone: str
     interruptible: bool
     size: str
+    reserved_price: Decimal | None = None
 
     @property
     def lead(self) -> timedelta:
@@ -45,6 +47,12 @@ class Offer:
     def per_gpu_hour(self) -> Decimal:
         """What a GPU of it costs in an hour."""
         return (self.price / self.gpus).quantize(Decimal("0.0001"))
+
+    @property
+    def reserved_per_gpu_hour(self) -> Decimal:
+        """What a GPU of it costs in an hour if it is kept for months; without a price of its own as else."""
+        price = self.price if self.reserved_price is None else self.reserved_price
+        return (price / self.gpus).quantize(Decimal("0.0001"))
 
     def machines_for(self, gpus: int) -> int:
         """How many machines have so many GPUs."""

@@ -30,7 +30,7 @@ LONGEST = timedelta(days=92)
 MOST_OPEN = 20
 MOST_COST = Decimal(1_000_000)
 LOGGED = ("project", "gpu_class_id", "gpus", "starts", "until", "most_cost", "source")
-Source = Literal["person", "sprint", "backlog"]
+Source = Literal["person", "sprint", "backlog", "forecast"]
 
 
 @terms

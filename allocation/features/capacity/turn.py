@@ -14,8 +14,9 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from allocation.features.capacity.acquiring import machines_plan, machines_request
-from allocation.features.capacity.backlog import backlog_plan, backlogs_due
 from allocation.features.capacity.burst import bookings_burst
+from allocation.features.capacity.causes.backlog import backlog_plan, backlogs_due
+from allocation.features.capacity.causes.forecast import forecast_plan, forecasts_due
 from allocation.features.capacity.cloud import Cloud
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.orphans import orphans_asked, orphans_note
@@ -88,6 +89,8 @@ def _turn(now: datetime, open_provider: Callable[[Provider], Machines]) -> None:
     bookings_burst(now)
     for rule in list(backlogs_due(now).order_by("id").values_list("id", flat=True)):
         failures.handle(f"backlog rule {rule}", partial(backlog_plan, rule, now))
+    for rule in list(forecasts_due(now).order_by("id").values_list("id", flat=True)):
+        failures.handle(f"forecast rule {rule}", partial(forecast_plan, rule, now))
     machines_plan(now)
     listed = _listed(by_name, at)
     machines_request(at, by_name, listed, now)

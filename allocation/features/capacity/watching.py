@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from allocation.features.capacity.leaving import leaving_work_pause, machine_leaves
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.money import machine_settle, paid_longer
 from allocation.features.capacity.nodes import fault_of, is_empty, node_drain_at, node_gone
@@ -25,6 +26,7 @@ State = CapacityMachine.State
 NOTE_LENGTH = 300
 # A provider that lists a machine so long after it was given back has not released it.
 STAYS_AFTER = timedelta(minutes=5)
+TAKEN_BACK = "Its provider takes it back."
 Listing = Mapping[str, Sequence[Listed]]
 
 
@@ -70,20 +72,31 @@ def _booting(
         machine.paid_until = now + timedelta(seconds=machine.least_seconds)
         machine.save(update_fields=["came", "paid_until"])
     fault = fault_of(machine)
-    is_late = machine.due is not None and now > machine.due
-    if fault == "" and plan.state == plan.State.ACTIVE:
+    leaves = found is not None and found.leaves is not None
+    if fault == "" and plan.state == plan.State.ACTIVE and not leaves:
         if machine.came is None:
             machine.came, machine.paid_until = now, now + timedelta(seconds=machine.least_seconds)
         machine.ready = now
         _move(machine, State.READY, "ready", "came", "paid_until", note="")
-    elif found is not None and found.has_failed:
-        _leave(machine, "The provider could not start it.", now)
-    elif fault:
-        _leave(machine, f"It takes no work: {fault}", now)
-    elif is_late:
-        _leave(machine, "It did not join in time.", now)
-    elif plan.state != plan.State.ACTIVE:
-        _leave(machine, "Its plan is over.", now)
+        return
+    why = _why_not_ready(plan, machine, found, fault, now)
+    if why:
+        _leave(machine, why, now)
+
+
+def _why_not_ready(
+    plan: CapacityPlan, machine: CapacityMachine, found: Listed | None, fault: str | None, now: datetime
+) -> str:
+    """Why a machine that boots is given up; "" while it may still join."""
+    if found is not None and found.leaves is not None:
+        return TAKEN_BACK
+    if found is not None and found.has_failed:
+        return "The provider could not start it."
+    if fault:
+        return f"It takes no work: {fault}"
+    if machine.due is not None and now > machine.due:
+        return "It did not join in time."
+    return "" if plan.state == plan.State.ACTIVE else "Its plan is over."
 
 
 def _ready(
@@ -91,6 +104,9 @@ def _ready(
 ) -> None:
     if found is None:
         _lost(plan, machine, now)
+        return
+    if found.leaves is not None:
+        _taken_back(machine, found.leaves, now)
         return
     if machine.paid_until is None or now < machine.paid_until - GIVE_BACK_BEFORE:
         return
@@ -101,6 +117,15 @@ def _ready(
         machine.note = "The money of its plan is used up."
         node_drain_at(machine, machine.paid_until, now)
         _move(machine, State.DRAINING)
+
+
+def _taken_back(machine: CapacityMachine, leaves: datetime, now: datetime) -> None:
+    """Drains a machine whose provider has given notice, and pauses what runs there before it goes."""
+    if machine.leaves is None or leaves < machine.leaves:
+        machine.note = TAKEN_BACK
+        machine_leaves(machine, leaves, now)
+        _move(machine, State.DRAINING)
+    leaving_work_pause(machine, now)
 
 
 def _is_needed(plan: CapacityPlan, machine: CapacityMachine, now: datetime) -> bool:
@@ -126,6 +151,8 @@ def _draining(
     if found is None and machine.came is not None:
         _lost(plan, machine, now)
         return
+    if found is not None and found.leaves is not None:
+        _taken_back(machine, found.leaves, now)
     if is_empty(machine):
         node_gone(machine, now)
         machine.due = now + STAYS_AFTER
@@ -161,7 +188,8 @@ def _lost(plan: CapacityPlan, machine: CapacityMachine, now: datetime) -> None:
         run_interrupt(key, cause, now)
     places_close(machine, now)
     node_gone(machine, now)
-    _end(plan, machine, State.LOST, "Its provider has it no more.", now)
+    why = "Its provider has it no more." if machine.leaves is None else "Its provider took it back."
+    _end(plan, machine, State.LOST, why, now)
 
 
 def places_close(machine: CapacityMachine, now: datetime) -> None:

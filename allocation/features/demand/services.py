@@ -22,6 +22,7 @@ from allocation.features.demand.model import (
 )
 from allocation.features.demand.models import DemandForecast, DemandHour, DemandKind
 from allocation.models import Gpu
+from allocation.points import ClassForecast
 from allocation.queries.bookings.money.demand_hours import (
     HOUR,
     booked_hours,
@@ -206,3 +207,13 @@ def newest_forecasts(gpu_class: str = "") -> dict[str, dict[str, DemandForecast]
     for row in rows.order_by("gpu_class__order", "gpu_class", "kind"):
         found.setdefault(row.gpu_class_id, {})[row.kind] = row
     return found
+
+
+def wanted_forecasts() -> dict[str, ClassForecast]:
+    """The middle of what is wanted of each class, and its GPUs now."""
+    there = gpus_of_classes()
+    return {
+        name: ClassForecast(row.at, row.middle, there.get(name, 0))
+        for name, kinds in newest_forecasts().items()
+        if (row := kinds.get(DemandKind.WANTED)) is not None
+    }

@@ -81,12 +81,29 @@ def operator_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause 
     return _ordered_pause_begin(booking, why, "", now)
 
 
+def leaving_pause_begin(booking: Booking, why: Reason, at: datetime, now: datetime) -> Pause | None:
+    """Gives notice of a pause that ends at `at`, before the hardware of the booking leaves.
+
+    `booking` is locked and active. Charging stops with the notice, and work to be redone is credited, as
+    for a pause for others. Programs are stopped: what is suspended would be lost. The booking resumes
+    as soon as it has other GPUs. Returns None when it is on no device any more.
+    """
+    return _pause_without_claim(booking, why, "", at, now, leaves=True)
+
+
 def _ordered_pause_begin(booking: Booking, why: Reason, relation: str, now: datetime) -> Pause | None:
-    """Begins a pause without a beneficiary.
+    """Begins a pause without a beneficiary, at the end of the tier's grace period.
 
     The booking is marked as restrained, so that it does not resume at once.
     """
     at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
+    return _pause_without_claim(booking, why, relation, at, now, leaves=False)
+
+
+def _pause_without_claim(
+    booking: Booking, why: Reason, relation: str, at: datetime, now: datetime, *, leaves: bool
+) -> Pause | None:
+    notified = now.replace(microsecond=0)
     rows = _run_cut(booking, at)
     if not rows:
         return None
@@ -102,9 +119,11 @@ def _ordered_pause_begin(booking: Booking, why: Reason, relation: str, now: date
         rule=why.rule,
         sentence=sentence(why)[:300],
         ready_at=booking.ready_at or now,
-        notified_at=now.replace(microsecond=0),
-        grace_seconds=booking.tier.grace_seconds,
+        notified_at=notified,
+        grace_seconds=int((at - notified).total_seconds()),
     )
+    if leaves:
+        return _begin(booking, pause, rows, at, now, leaves=True)
     return _begin(booking, pause, rows, at, now, is_drained=True)
 
 
@@ -124,9 +143,11 @@ def _begin(
     rows: Sequence[Allocation],
     at: datetime,
     now: datetime,
+    *,
+    leaves: bool = False,
     **facts: object,
 ) -> Pause:
-    method, instead = _method_of(booking, rows)
+    method, instead = _method_of(booking, rows, leaves=leaves)
     pause.method, pause.deadline, pause.ends_before = method, at, rows[0].period.upper
     pause.save(force_insert=True)
     if pause.relation not in ("", PauseRelation.IDLE):
@@ -189,15 +210,19 @@ def relation_of(booking: Booking, claim: Booking) -> str:
     return PauseRelation.MEMBER if Membership.objects.filter(acts_for_both).exists() else ""
 
 
-def _method_of(booking: Booking, rows: Sequence[Allocation]) -> tuple[str, EventText | str]:
+def _method_of(booking: Booking, rows: Sequence[Allocation], *, leaves: bool) -> tuple[str, EventText | str]:
     """Returns the method of the pause, and why it is not the method of the tier; "" if it is."""
     method = booking.tier.pause_method
     if method != Tier.PauseMethod.SUSPEND:
         return method, ""
-    why = why_not_suspendable(
-        devices=len(rows),
-        is_divided=any(row.profile is not None or row.share is not None for row in rows),
-        drivers=[row.gpu.node.driver for row in rows],
+    why = (
+        "its machine leaves"
+        if leaves
+        else why_not_suspendable(
+            devices=len(rows),
+            is_divided=any(row.profile is not None or row.share is not None for row in rows),
+            drivers=[row.gpu.node.driver for row in rows],
+        )
     )
     if why is None:
         return method, ""

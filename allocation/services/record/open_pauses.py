@@ -9,10 +9,12 @@ from allocation.models import Allocation, Booking, Pause
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
+from solver.reasons.catalogue import BY_CODE
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
 
 OPEN = Q(resumed_at=None, ended_at=None)
+MACHINE_LEAVES = BY_CODE["machine_leaves"].id
 # Nodes receive a withdrawal within seconds. One that does not would act on the old deadline.
 NOTIFY_MARGIN = timedelta(seconds=15)
 
@@ -47,7 +49,7 @@ def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
 
     Only while nothing has been released, the owner has not confirmed a save, and the nodes answer
     and can still be notified in time. One that a stop or a budget ordered only when that no longer
-    asks for it.
+    asks for it, and never one before hardware that leaves.
     """
     left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
@@ -57,6 +59,7 @@ def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
         OPEN,
         Q(cause__beneficiary__isnull=False) | Q(booking__is_drained=False),
         ~Q(Exists(left_or_unreachable)),
+        ~Q(rule=MACHINE_LEAVES),
         booking__state=State.PAUSING,
         acknowledged_at=None,
         emptied_at=None,

@@ -16,8 +16,12 @@ from tenants.models import Tier
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused
 
-BUDGET_PAUSED = BY_CODE["budget_paused"].id
-OPERATOR_PAUSED = BY_CODE["operator_paused"].id
+# Who orders a pause that can't wait, by its rule, and the code of the refusal.
+_CAN_NOT_WAIT = {
+    BY_CODE["budget_paused"].id: ("budget_can_not_wait", "tenant_admin"),
+    BY_CODE["operator_paused"].id: ("operators_can_not_wait", "operator"),
+    BY_CODE["machine_leaves"].id: ("machine_can_not_wait", "hardware"),
+}
 
 
 def booking_saved(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
@@ -45,7 +49,7 @@ def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booki
 
     Raises:
         Refused: `not_pausing`, `more_time_pending`, `no_more_time`, `claim_can_not_wait`,
-            `budget_can_not_wait`, `operators_can_not_wait`.
+            `budget_can_not_wait`, `operators_can_not_wait`, `machine_can_not_wait`.
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner")
@@ -73,12 +77,9 @@ def more_time_refusal(tier: Tier, pause: Pause) -> Refused | None:
             owner="operator",
             numbers={"limit": tier.more_times, "used": pause.more_times_used},
         )
-    if pause.rule == BUDGET_PAUSED:
-        sentence = refusal_text("budget_can_not_wait")
-        return Refused("budget_can_not_wait", sentence, rule=pause.rule, owner="tenant_admin")
-    if pause.rule == OPERATOR_PAUSED:
-        sentence = refusal_text("operators_can_not_wait")
-        return Refused("operators_can_not_wait", sentence, rule=pause.rule, owner="operator")
+    if pause.rule in _CAN_NOT_WAIT:
+        code, owner = _CAN_NOT_WAIT[pause.rule]
+        return Refused(code, refusal_text(code), rule=pause.rule, owner=owner)
     if not pause.may_wait:
         sentence = refusal_text("claim_can_not_wait")
         return Refused("claim_can_not_wait", sentence, rule="R52", owner="others")

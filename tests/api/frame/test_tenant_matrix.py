@@ -105,6 +105,7 @@ _RULE = {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"}
 _PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
 BODIES: dict[str, Any] = {
     "backlog-rules": _RULE | {"wait_minutes": 60, "hours": 4},
+    "forecast-rules": _RULE | {"hours": 8, "days": 7},
     "sprint-rule": _RULE,
     "jira/<uuid:connection_id>/projects": {
         "project": "folding",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from allocation.features.capacity.backlog import (
+from allocation.features.capacity.causes.backlog import (
     BacklogRuleTerms,
     backlog_plan,
     backlog_rule_set,
@@ -219,4 +219,8 @@ def test_the_page_sets_a_rule_and_shows_it(cloud: FakeCloud, site: Site, client:
     page = client.get(address).content.decode()
     assert "A plan that is active" in page
     assert "240 min" in page
+    for wrong in ({"count": "0"}, {"wait_minutes": "9"}, {"hours": "169"}, {"most_cost": "0"}):
+        refused = client.post(address, {"act": "set", **BODY, **wrong})
+        assert refused.status_code == 422, wrong
+        assert "Enter at " in refused.content.decode()
     assert f'href="{address}"' in client.get(f"/t/{site.tenant.slug}/capacity").content.decode()

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
-from allocation.features.capacity.cloud import Cloud
+from allocation.features.capacity.cloud import Cloud, leaves_of
 from allocation.features.capacity.nodes import boot_script
 from allocation.features.capacity.providers import (
     Provider,
@@ -17,7 +18,7 @@ from allocation.features.capacity.providers import (
     providers,
     providers_parse,
 )
-from devtools.cloud.machines import Machines, boot_values
+from devtools.cloud.machines import NOTICE_SECONDS, SPOT_SECONDS, Machines, boot_values
 from devtools.cloud.openstack import OpenStack, server_open
 from tenants.platform.errors import Refused
 from tests.features.capacity.builders import FILE, providers_file
@@ -79,6 +80,53 @@ def test_a_machine_of_openstack_is_requested_listed_and_given_back(
     cloud.release(key)
     cloud.release(key)
     assert cloud.listing() == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "leaves"),
+    [
+        ({}, None),
+        ({"metadata": {}}, None),
+        ({"metadata": {"leaves-at": "2026-11-21T14:02:00Z"}}, 2),
+        ({"tags": {"leaves-at": "2026-11-21T15:03:00+01:00"}}, 3),
+        (
+            {
+                "metadata": {
+                    "items": [{"key": "a", "value": "b"}, {"key": "leaves-at", "value": "2026-11-21 14:04"}]
+                }
+            },
+            4,
+        ),
+        ({"metadata": {"leaves-at": "soon"}}, None),
+        ({"metadata": {"items": "none"}}, None),
+        ({"metadata": "none", "tags": {"leaves-at": "2026-11-21T14:02:00Z"}}, None),
+    ],
+)
+def test_a_notice_is_read_from_metadata_or_tags(extra: dict[str, Any], leaves: int | None) -> None:
+    found = leaves_of(extra)
+    assert found == (None if leaves is None else datetime(2026, 11, 21, 14, leaves, tzinfo=UTC))
+
+
+def test_the_simulated_cloud_gives_notice_and_takes_a_machine_back(
+    openstack: OpenStack, provider: Provider, tmp_path: Path
+) -> None:
+    cloud, kept = Cloud(provider), openstack.machines
+    offer = provider.offers[0]
+    spot = cloud.acquire("a", replace(offer, size="l40s:2@spot"), "")
+    plain = cloud.acquire("b", replace(offer, size="l40s:2"), "")
+
+    def turned_at(seconds: float) -> dict[str, datetime | None]:
+        kept._clock = lambda: 1_000.0 + seconds
+        openstack.turn()
+        return {each.id: each.leaves for each in cloud.listing()}
+
+    assert turned_at(SPOT_SECONDS - 1) == {spot: None, plain: None}
+    leaves = datetime.fromtimestamp(1_000 + SPOT_SECONDS + NOTICE_SECONDS, UTC)
+    assert turned_at(SPOT_SECONDS) == {spot: leaves, plain: None}
+    # A cloud that starts again knows its notices.
+    assert Machines(tmp_path, 30, runs=False).all[spot].leaves == leaves.timestamp()
+    assert turned_at(SPOT_SECONDS + NOTICE_SECONDS - 1) == {spot: leaves, plain: None}
+    assert turned_at(SPOT_SECONDS + NOTICE_SECONDS) == {plain: None}
 
 
 def test_a_fault_of_a_provider_is_said_without_its_secret(

@@ -11,16 +11,16 @@ from allocation.queries.bookings.money.held_use import DEVICES, WHOLE
 
 HOUR = timedelta(hours=1)
 # GPUs that a booking asks for. A slice that has not run counts by its compute slices.
-_ASKED = f"""{DEVICES} * coalesce((b.ask->>'share')::numeric / 1000,
+ASKED = f"""{DEVICES} * coalesce((b.ask->>'share')::numeric / 1000,
   substring(b.ask->>'profile' from '^[0-9]+')::numeric / 7, 1)"""
-_CLASS = "coalesce(nullif(b.planned_class, ''), b.ask->'classes'->>0)"
+ASKED_CLASS = "coalesce(nullif(b.planned_class, ''), b.ask->'classes'->>0)"
 _REQUESTED = f"""
-SELECT {_CLASS}, date_trunc('hour', b.submitted), sum({_ASKED})
+SELECT {ASKED_CLASS}, date_trunc('hour', b.submitted), sum({ASKED})
 FROM allocation_booking b
 WHERE b.submitted >= %(starts)s AND b.submitted < %(ends)s
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
-_BY_HOUR = """
+BY_HOUR = """
 CROSS JOIN LATERAL generate_series(
   date_trunc('hour', greatest({lower}, %(starts)s)),
   least({upper}, %(ends)s), '1 hour'::interval) AS s(at)
@@ -31,7 +31,7 @@ _IN_USE = f"""
 SELECT g.gpu_class_id, s.at, sum(d.seconds * {WHOLE}) / 3600
 FROM allocation_allocation a
 JOIN allocation_gpu g ON g.id = a.gpu_id
-{_BY_HOUR.format(lower="lower(a.period)", upper="coalesce(upper(a.period), %(ends)s)")}
+{BY_HOUR.format(lower="lower(a.period)", upper="coalesce(upper(a.period), %(ends)s)")}
 WHERE a.state = ANY(%(states)s) AND NOT a.abandoned AND a.period && tstzrange(%(starts)s, %(ends)s)
 GROUP BY 1, 2
 """  # noqa: S608
@@ -39,14 +39,14 @@ GROUP BY 1, 2
 _WAITED = f"""
 SELECT w.gpu_class, s.at, sum(d.seconds * w.gpus) / 3600
 FROM (
-  SELECT {_CLASS} AS gpu_class, {_ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
+  SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
     coalesce(
       (SELECT min(lower(a.period)) FROM allocation_allocation a
        WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
   FROM allocation_booking b
   WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
 ) w
-{_BY_HOUR.format(lower="w.since", upper="w.until")}
+{BY_HOUR.format(lower="w.since", upper="w.until")}
 WHERE w.since < %(ends)s AND w.until > %(starts)s
 GROUP BY 1, 2
 """  # noqa: S608

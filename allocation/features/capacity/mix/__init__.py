@@ -1,0 +1,1 @@
+"""The mix of own, reserved and burst GPUs for past demand, and what another one would have cost."""
