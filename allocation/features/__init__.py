@@ -19,5 +19,6 @@ FEATURES = Features(
     "policy_lab",
     "progress",
     "stand_ins",
+    "turn_round",
     "workloads",
 )
