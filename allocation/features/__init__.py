@@ -13,6 +13,7 @@ FEATURES = Features(
     "capacity",
     "clusters",
     "demand",
+    "idle_gpus",
     "insights",
     "jira",
     "notebooks",
