@@ -1,8 +1,8 @@
 """Points of the core to which features add themselves. The core calls them and knows no feature."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -157,6 +157,23 @@ BookingCards: TypeAlias = Callable[[Any, Any, datetime], BookingCard | None]
 
 BOOKING_CARDS: list[BookingCards] = []
 """Each returns the card of a feature by actor, booking and instant, if there is one."""
+
+
+NodeCards: TypeAlias = Callable[[UUID, datetime], BookingCard | None]
+
+NODE_CARDS: list[NodeCards] = []
+"""Each returns the card of a feature on the page of a node, for operators."""
+
+
+StartDelays: TypeAlias = Callable[[Collection[UUID], datetime, datetime], timedelta]
+
+START_DELAYS: list[StartDelays] = []
+"""Each returns how much later than planned a start on these GPUs may be, by GPUs, start and instant."""
+
+
+def start_delay(gpus: Collection[UUID], starts: datetime, now: datetime) -> timedelta:
+    """Returns how much later than planned a start on these GPUs may be."""
+    return max((delay(gpus, starts, now) for delay in START_DELAYS), default=timedelta())
 
 
 PolicyStages: TypeAlias = Callable[[], Mapping[int, str]]

@@ -307,6 +307,21 @@ class Budget(models.Model):
     forecast_high = models.DecimalField(**MONEY, null=True, blank=True)
     forecast_at = models.DateTimeField(null=True, blank=True, help_text="When it was computed.")
 
+    # The most that may be spent for so many units of progress; only of campaigns
+    unit_most = models.DecimalField(**MONEY, null=True, blank=True)
+    unit_count = models.PositiveIntegerField(null=True, blank=True, help_text="Of so many units.")
+    unit = models.CharField(
+        max_length=24,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What programs count, such as `epoch`.",
+    )
+    unit_cost = models.DecimalField(
+        **MONEY, null=True, blank=True, help_text="What so many units have cost so far; null: not known."
+    )
+    unit_cost_at = models.DateTimeField(null=True, blank=True, help_text="When it was computed.")
+
     is_new = False
     """Whether this object has just been created."""
 
@@ -325,6 +340,14 @@ class Budget(models.Model):
             models.CheckConstraint(condition=Q(external_ref__regex=r"^\S*$"), name="budget_reference_sane"),
             models.CheckConstraint(condition=Q(variance_amount__gte=0), name="budget_variance_amount"),
             models.CheckConstraint(condition=_LEVELS, name="budget_level"),
+            models.CheckConstraint(
+                condition=Q(unit_most=None, unit_count=None, unit="", unit_cost=None)
+                | Q(Q(level="campaign", unit_most__gt=0, unit_count__gt=0), ~Q(unit="")),
+                name="budget_unit_limit",
+            ),
+            models.CheckConstraint(
+                condition=Q(unit_cost=None) | Q(unit_cost__gte=0), name="budget_unit_cost"
+            ),
         ]
 
     @property
@@ -336,7 +359,8 @@ class Budget(models.Model):
 class Guardrail(models.Model):
     """A rung of a budget's ladder: what happens while a share of the amount is used.
 
-    It acts from the moment that the share is reached and stops by itself when the share is lower.
+    It acts from the moment that the share is reached and stops by itself when the share is lower. The
+    spend per unit of progress is a share of the budget's `unit_most`.
     """
 
     class Measure(models.TextChoices):
@@ -345,6 +369,7 @@ class Guardrail(models.Model):
         SPENT = "spent", "Spent"
         COMMITTED = "committed", "Spent and held"
         FORECAST = "forecast", "Forecast at the end of the period"
+        UNIT_COST = "unit_cost", "Spend per unit of progress"
 
     class Action(models.TextChoices):
         """What happens, from the mildest to the strongest. Every one notifies, too."""
@@ -390,7 +415,7 @@ class Guardrail(models.Model):
             models.UniqueConstraint(fields=["budget", "measure", "percent", "action"], name="guardrail_once"),
             models.CheckConstraint(condition=Q(percent__gte=1, percent__lte=200), name="guardrail_percent"),
             models.CheckConstraint(
-                condition=Q(measure__in=["spent", "committed", "forecast"])
+                condition=Q(measure__in=["spent", "committed", "forecast", "unit_cost"])
                 & Q(
                     action__in=[
                         "notify",
@@ -404,6 +429,11 @@ class Guardrail(models.Model):
                 )
                 & Q(audience__in=["leads", "admins", "both", "people"]),
                 name="guardrail_choices",
+            ),
+            # What decides new bookings compares money alone, under the lock of its account.
+            models.CheckConstraint(
+                condition=~Q(measure="unit_cost") | Q(action__in=["notify", "pause"]),
+                name="guardrail_of_units",
             ),
         ]
 
@@ -430,6 +460,8 @@ class BudgetAlert(models.Model):
     spent = models.DecimalField(**MONEY)
     held = models.DecimalField(**MONEY)
     forecast = models.DecimalField(**MONEY, null=True, blank=True)
+    unit_cost = models.DecimalField(**MONEY, null=True, blank=True)
+    unit_most = models.DecimalField(**MONEY, null=True, blank=True)
 
     class Meta:
         ordering = ["-reached_at", "-id"]

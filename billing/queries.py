@@ -26,7 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Guardrail, Transfer
-from billing.rules import Period
+from billing.rules import Period, units_text
 from tenants.models import Project
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
@@ -35,6 +35,20 @@ PLATFORM_NAME = "The platform"
 OWNERS = ("tenant", "lab", "project", "campaign", "person")
 """Who a budget can belong to, to read with it."""
 _MONEY: "DecimalField[Any, Any]" = DecimalField(max_digits=20, decimal_places=6)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimit:
+    """The most that `count` units of progress may cost."""
+
+    most: Decimal
+    count: int
+    unit: str
+
+    @property
+    def units(self) -> str:
+        """The units, for people: `1,000 steps`."""
+        return units_text(self.count, self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,9 @@ class BudgetFigures:
     rolls_over: bool = False
     forecast: Decimal | None = None
     """What is spent at the end of the period; None for too little history."""
+    unit_limit: UnitLimit | None = None
+    unit_cost: Decimal | None = None
+    """What the units of the limit have cost so far; None: not known."""
 
     @property
     def period(self) -> Period:
@@ -76,7 +93,11 @@ class BudgetFigures:
 
     def share_of(self, measure: str, without: Decimal = Decimal(0)) -> Decimal:
         """`spent`, `committed` or `forecast` money in percent of the amount, without a part that
-        is held. A forecast is never below what is spent and held."""
+        is held. A forecast is never below what is spent and held. `unit_cost` is in percent of its own
+        limit, and 0 while it is not known."""
+        if measure == "unit_cost":
+            limit, cost = self.unit_limit, self.unit_cost
+            return Decimal(0) if limit is None or cost is None else cost * 100 / limit.most
         used = self.spent if measure == "spent" else self.spent + self.held - without
         if measure == "forecast" and self.forecast is not None:
             used = max(used, self.forecast)
@@ -179,6 +200,10 @@ def rungs_to_mark(now: datetime) -> QuerySet[Guardrail]:
     is_reached = (Q(above__gte=0) | Q(measure="forecast", above_forecast__gte=0)) & ~Q(
         percent__gt=100, **{f"{account}credits": returned}
     )
+    of_units = Q(
+        measure="unit_cost",
+        budget__unit_cost__gte=F("budget__unit_most") * F("percent") / Value(Decimal(100)),
+    )
     marked = ExpressionWrapper(Q(reached_at__isnull=False), output_field=BooleanField())
     return (
         Guardrail.objects.filter(budget__ends__gt=now.date())
@@ -186,7 +211,13 @@ def rungs_to_mark(now: datetime) -> QuerySet[Guardrail]:
             above=ExpressionWrapper(above, output_field=_MONEY),
             above_forecast=ExpressionWrapper(forecast, output_field=_MONEY),
         )
-        .alias(is_reached=Case(When(is_reached, then=Value(value=True)), default=Value(value=False)))
+        .alias(
+            is_reached=Case(
+                When(of_units, then=Value(value=True)),
+                When(~Q(measure="unit_cost") & is_reached, then=Value(value=True)),
+                default=Value(value=False),
+            )
+        )
         .exclude(is_reached=marked)
     )
 
@@ -325,7 +356,16 @@ def _effect(budget: Budget, reversed_credits: Decimal, corrected: Decimal) -> Bu
         is_repeated=budget.repeat_amount is not None,
         rolls_over=budget.rolls_over,
         forecast=budget.forecast,
+        unit_limit=unit_limit_of(budget),
+        unit_cost=budget.unit_cost,
     )
+
+
+def unit_limit_of(budget: Budget) -> UnitLimit | None:
+    """The most that units of progress may cost, if the budget limits that."""
+    if budget.unit_most is None or budget.unit_count is None:
+        return None
+    return UnitLimit(budget.unit_most, budget.unit_count, budget.unit)
 
 
 def budget_name(budget: Budget) -> str:

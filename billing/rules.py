@@ -194,6 +194,11 @@ def money_text(amount: Decimal, currency: str) -> str:
     return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
 
 
+def units_text(count: int, unit: str) -> str:
+    """Units of progress as `1,000 steps`."""
+    return f"{count:,} {unit}{'s' * (count != 1 and not unit.endswith('s'))}"
+
+
 def rate_text(amount: Decimal, currency: str) -> str:
     """A price as `€0.686`: all of its places, and at least cents."""
     if amount == amount.quantize(CENT):

@@ -51,6 +51,12 @@ _SENTENCES: dict[str, Promise] = {
     "unknown_person": gettext_lazy("Nobody who may see this budget has the sign-in name %(names)s."),
     "nobody_named": gettext_lazy("Name at least one person, or choose leads or admins."),
     "unknown_rung": gettext_lazy("Choose one of the values."),
+    "unit_rung": gettext_lazy(
+        "Spend per unit of progress can notify or pause, in the budget of a campaign with a limit of it."
+    ),
+    "unit_limit": gettext_lazy(
+        "Only the budget of a campaign limits the spend per unit, and a unit has a name."
+    ),
     "rung_twice": gettext_lazy("The budget has this alert or limit already."),
     "no_budget": gettext_lazy(
         "%(project)s has no budget from %(day)s %(gap)s on. The tenant's admin can set one%(rest)s."

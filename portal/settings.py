@@ -333,6 +333,10 @@ SPECTACULAR_SETTINGS = {
         "TrialStateEnum": ["waiting", "running", "done", "cancelled", "failed"],
         "PolicyStateEnum": ["draft", "shadow", "trial", "approved", "partial", "live", "retired"],
         "CapacityPlanStateEnum": ["proposed", "active", "ended", "cancelled", "refused"],
+        "ActionEnum": [
+            *("notify", "approval", "cheaper", "no_borrowing", "no_bookings", "drain", "pause"),
+        ],
+        "UnitLimitActionEnum": ["notify", "pause"],
         "CapacitySourceEnum": ["person", "sprint", "backlog"],
         "SprintRuleModeEnum": ["off", "propose", "rent"],
         "MachineStateEnum": [

@@ -15,11 +15,13 @@ FEATURES = Features(
     "clusters",
     "demand",
     "hand_overs",
+    "idle_gpus",
     "insights",
     "jira",
     "notebooks",
     "policy_lab",
     "progress",
     "stand_ins",
+    "turn_round",
     "workloads",
 )

@@ -67,7 +67,7 @@ END $$;
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0039_backlog_rules'),
+        ('allocation', '0040_facts_of_charges'),
         ('tenants', '0009_rights_to_credentials'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

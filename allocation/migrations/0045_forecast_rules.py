@@ -23,7 +23,7 @@ RIGHTS = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0039_backlog_rules'),
+        ('allocation', '0042_appeals'),
         ('tenants', '0009_rights_to_credentials'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -289,6 +289,8 @@ class AlertOut(serializers.Serializer[Any]):
     spent = Money(max_digits=20)
     held = Money(max_digits=20)
     forecast = Money(max_digits=20, allow_null=True)
+    unit_cost = Money(max_digits=20, allow_null=True, help_text="Where the spend per unit is limited.")
+    unit_most = Money(max_digits=20, allow_null=True)
 
 
 ALERTS = page(AlertOut)

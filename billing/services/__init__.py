@@ -50,6 +50,7 @@ from billing.services.prices import (
     slices_kept,
     slices_of,
 )
+from billing.services.unit_limits import unit_limit_set
 from billing.services.variance_rules import variance_rule_set
 
 __all__ = [
@@ -101,5 +102,6 @@ __all__ = [
     "setup_param",
     "slices_kept",
     "slices_of",
+    "unit_limit_set",
     "variance_rule_set",
 ]

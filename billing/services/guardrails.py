@@ -31,6 +31,8 @@ MOST_RUNGS = 12
 REACHED = "budget.threshold_reached"
 CLEARED = "budget.threshold_cleared"
 # What rungs do with bookings that are made already, from the strongest.
+OF_UNITS = (Guardrail.Action.NOTIFY, Guardrail.Action.PAUSE)
+"""What a rung of the spend per unit of progress can do."""
 RESTRAINTS = (
     Guardrail.Action.PAUSE,
     Guardrail.Action.DRAIN,
@@ -45,6 +47,7 @@ MEASURED = {
     "spent": "spent",
     "committed": "spent or held",
     "forecast": "spent or forecast to be",
+    "unit_cost": "of the most spend per unit of progress",
 }
 """What a share of a budget is, as the end of a sentence."""
 USED = (Guardrail.Measure.SPENT, Guardrail.Measure.COMMITTED)
@@ -72,9 +75,12 @@ def ladder_set(*, actor_id: int | None, budget: Budget, rungs: Collection[Rung],
     """Replaces the budget's ladder. The caller has checked the actor's right.
 
     Raises:
-        Refused: `bad_percent`, `nobody_named`, `rung_twice` or `too_many_rungs`.
+        Refused: `bad_percent`, `nobody_named`, `rung_twice`, `too_many_rungs` or `unit_rung`.
     """
     _rungs_check(rungs)
+    of_units = [rung for rung in rungs if rung.measure == Guardrail.Measure.UNIT_COST]
+    if any(budget.unit_most is None or rung.action not in OF_UNITS for rung in of_units):
+        raise invalid("unit_rung", refusal_text("unit_rung"), "measure")
     if budget.tenant_id is None and any(each.action == Guardrail.Action.APPROVAL for each in rungs):
         raise invalid("unknown_choice", refusal_text("operators_approve_nothing"), "action")
     wanted = {rung.key: rung for rung in rungs}
@@ -291,9 +297,10 @@ def _own(shares: Iterable[BudgetShare], rung: Guardrail) -> Decimal:
 
 
 def ladder_copy(source: Budget, target: Budget) -> None:
-    """Gives the budget of the next period the same ladder and the same main alert."""
-    target.warn_percent = source.warn_percent
-    target.save(update_fields=["warn_percent"])
+    """Gives the budget of the next period the same ladder, main alert and limit of units."""
+    for name in ("warn_percent", "unit_most", "unit_count", "unit"):
+        setattr(target, name, getattr(source, name))
+    target.save(update_fields=["warn_percent", "unit_most", "unit_count", "unit"])
     Guardrail.objects.bulk_create(
         Guardrail(
             tenant_id=target.tenant_id,
@@ -396,8 +403,17 @@ def _payload(rung: Guardrail, effect: BudgetFigures) -> dict[str, Any]:
         "audience": Guardrail.Audience.ADMINS.value if is_lost else rung.audience,
         "people": people,
         "currency": effect.currency,
+        **_units_payload(effect),
         **{name: str(getattr(effect, name)) for name in ("amount", "spent", "held", "left")},
     }
+
+
+def _units_payload(effect: BudgetFigures) -> dict[str, str]:
+    """What is said of the spend per unit of progress where that is limited."""
+    limit, cost = effect.unit_limit, effect.unit_cost
+    if limit is None or cost is None:
+        return {}
+    return {"units": limit.units, "unit_most": str(limit.most), "unit_cost": str(cost)}
 
 
 def _stopped(rung: Guardrail, budget: Budget, effect: BudgetFigures, own: Decimal) -> Refused:
@@ -444,6 +460,8 @@ def alert_begin(rung: Guardrail, figures: BudgetFigures, people: Sequence[int], 
         spent=figures.spent,
         held=figures.held,
         forecast=figures.forecast,
+        unit_cost=figures.unit_cost if figures.unit_limit else None,
+        unit_most=figures.unit_limit.most if figures.unit_limit else None,
     )
 
 

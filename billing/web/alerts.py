@@ -10,6 +10,7 @@ from django.http import QueryDict
 from billing.models import Budget, BudgetAlert, Guardrail
 from billing.rules import money_text
 from billing.services import Rung, people_named
+from billing.services.guardrails import USED
 from billing.words import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid
@@ -23,6 +24,7 @@ WHEN = {
     "spent": "{percent} % spent",
     "committed": "{percent} % spent or held",
     "forecast": "{percent} % forecast by the end",
+    "unit_cost": "{percent} % of the most spend per unit",
 }
 AUDIENCES = {
     "leads": "project leads",
@@ -133,7 +135,8 @@ def budgets_with_main_alert(budgets: Iterable[UUID]) -> set[UUID]:
     rows = Guardrail.objects.filter(
         budget__in=list(budgets), action=Guardrail.Action.NOTIFY, percent=F("budget__warn_percent")
     )
-    return set(rows.exclude(measure=Guardrail.Measure.FORECAST).values_list("budget_id", flat=True))
+    of_money = rows.filter(measure__in=USED)
+    return set(of_money.values_list("budget_id", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,8 @@ def notified_text(row: BudgetAlert | Guardrail, names: Mapping[int, str]) -> str
 
 
 def _figures(row: BudgetAlert, currency: str) -> str:
+    if row.measure == Guardrail.Measure.UNIT_COST and row.unit_cost is not None and row.unit_most is not None:
+        return f"{money_text(row.unit_cost, currency)} of at most {money_text(row.unit_most, currency)}"
     used = f"{money_text(row.spent, currency)} spent, {money_text(row.held, currency)} held"
     return f"{used} of {money_text(row.amount, currency)}"
 

@@ -42,6 +42,8 @@ from tenants.platform.errors import Refused
 
 # The models that the demo's nodes have; each gets a class of its own.
 MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s")
+# What happens to idle GPUs for which somebody waits; other tiers only warn.
+IDLE_ACTIONS = {"spot": Tier.IdleAction.PAUSE}
 
 
 def catalogue_seed(now: datetime) -> None:
@@ -51,7 +53,8 @@ def catalogue_seed(now: datetime) -> None:
     for order, model in enumerate(shipped):
         GpuClass.objects.get_or_create(slug=model.gpu_class, defaults={"label": model.label, "order": order})
     for tier in catalogue.tiers.values():
-        Tier.objects.get_or_create(slug=tier.slug, defaults=dict(tier.terms))
+        idle = {"idle_action": IDLE_ACTIONS[tier.slug]} if tier.slug in IDLE_ACTIONS else {}
+        Tier.objects.get_or_create(slug=tier.slug, defaults={**tier.terms, **idle})
     simulated = {model.name: model for model in models_load().values()}
     for model in shipped:
         _model_seed(model, simulated[model.names[0]])

@@ -1,4 +1,5 @@
-"""Idle bookings that end or pause: only those by which somebody in the queue starts earlier.
+"""Idle bookings that end or pause: only those by which somebody in the queue starts earlier, or
+somebody on the waiting list gets an offer of an earlier start.
 
 The cycle is decided with all idle bookings where they are, then again without them. Comparing the
 two plans answers the question for room, quota and guarantees alike.
@@ -30,16 +31,19 @@ def idle_releases(plan: Plan, snapshot: Snapshot, solve: Solve, grid: int) -> tu
     for less, unless it is when the GPUs are clear.
     """
     chosen = _candidates(plan, snapshot)
-    if not chosen or not snapshot.requests:
+    if not chosen or not (snapshot.requests or snapshot.entries):
         return ()
     before = _starts(plan, snapshot)
+    # The plan itself makes these offers, so a better one would come too late.
+    offered = {each.booking for each in plan.offers}
     clear = {snapshot.now + max(CLEARING, each.grace) for each in chosen}
     latest = max(clear) + SOON
     after = _starts(solve(_without(snapshot, chosen)), snapshot)
     earlier = {
         booking: starts
         for booking, starts in after.items()
-        if starts <= latest and _is_earlier(starts, before.get(booking), clear, grid)
+        if starts <= latest and booking not in offered
+        if _is_earlier(starts, before.get(booking), clear, grid)
     }
     if not earlier:
         return ()
@@ -77,10 +81,11 @@ def _candidates(plan: Plan, snapshot: Snapshot) -> list[Idle]:
 
 
 def _starts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
-    """The starts of those in the queue that have one with places."""
+    """The starts of those in the queue that have one with places, and of offers to the waiting list."""
     asked = {request.booking for request in snapshot.requests}
     planned: tuple[Assign | Waiting, ...] = (*plan.assigns, *plan.waits)
-    return {each.booking: each.starts for each in planned if each.places and each.booking in asked}
+    found = {each.booking: each.starts for each in planned if each.places and each.booking in asked}
+    return {each.booking: each.starts for each in plan.offers} | found
 
 
 def _is_earlier(starts: int, before: int | None, clear: Container[int], grid: int) -> bool:

@@ -43,6 +43,7 @@ ACTIONS = {
     "budget.ladder": "set the alerts and limits of {object}",
     "budget.threshold_reached": "saw {object} reach an alert or limit",
     "budget.threshold_cleared": "saw {object} fall below an alert or limit",
+    "budget.unit_limit_set": "set the most spend per unit of progress of {object}",
     "budget.labels_set": "set labels of {object}",
     "campaign.close": "closed the campaign {object}",
     "campaign.create": "created the campaign {object}",

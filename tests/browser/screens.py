@@ -72,6 +72,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
+        ("insights-compare", "/t/helix/insights/compare"),
         ("heatmap", "/t/helix/heatmap"),
         ("capacity", "/t/helix/capacity"),
         ("capacity-sprints", "/t/helix/capacity/sprints/protein-folding"),
@@ -84,6 +85,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("budgets", "/t/helix/budgets"),
         ("budget", "budget:"),
         ("budget-variance", "budget-variance:"),
+        ("campaign-costs", "campaign-costs:"),
         ("statements", "/t/helix/statements"),
         ("reports", "/t/helix/reports"),
         ("quotas", "/t/helix/quotas"),
@@ -115,6 +117,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-fleet", "/ops/fleet"),
         ("ops-fleet-table", "/ops/fleet?view=table"),
         ("ops-insights", "/ops/insights?by=tenant"),
+        ("ops-insights-compare", "/ops/insights/compare"),
         ("ops-capacity", "/ops/capacity"),
         ("ops-mix", "/ops/mix?class=h100"),
         ("ops-clusters", "/ops/clusters"),
@@ -293,6 +296,7 @@ FIRST_LINKS = {
     "ops-booking": ("/ops/bookings", "#bookings-list td a"),
     "maintenance": ("/ops/maintenance", 'main a[href*="/ops/maintenance/"]'),
     "approval": ("/t/helix/approvals", "[data-approval] h2 a"),
+    "campaign-costs": ("/t/helix/budgets", 'main a[href*="/campaigns/"]'),
 }
 """Where the first link leads to an object, by the kind of an address."""
 

@@ -73,6 +73,7 @@ SEEDED = {
     "decision": "decision",
     "budget": "budget",
     "budget-variance": "budget-variance",
+    "campaign-costs": "campaign-costs",
     "draft": "price-draft",
     "maintenance": "maintenance-change",
     "approval": "approval",
@@ -89,7 +90,7 @@ WITH_QUESTIONS = {
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
-    *("progress", "booking-workload", "project-diversion"),
+    *("progress", "booking-workload", "project-diversion", "booking-gpus"),
     # A card of a booking's page, and the way to another origin.
     *("notebook", "notebook-start", "notebook-end", "notebook-open"),
     *(

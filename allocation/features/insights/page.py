@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.features.insights.capacity_hours import CapacityHours
 from allocation.features.insights.charts import bars_of, heat_of
+from allocation.features.insights.compare import own_comparison, site_comparison
 from allocation.features.insights.figures import (
     Figures,
     Whose,
@@ -119,6 +120,8 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "owners": owners_of(actor),
         "owner": owner,
         "cards": _cards(actor, request, now),
+        "compare": f"/t/{actor.tenant_slug}/insights/compare?{urlencode({'project': owner})}",
+        "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': owner})}",
         "is_site": False,
     }
     return render(request, "insights/page.html", context)
@@ -133,7 +136,8 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     question = _read(request, SITE_NOUNS, now)
     marks = _changed(partial(rule_changes, None), question)
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
-    context |= {"log": "/ops/log", "whose": "All organisations", "is_site": True}
+    context |= {"log": "/ops/log", "whose": "All organisations", "compare": "/ops/insights/compare"}
+    context["is_site"] = True
     context["cards"] = _cards(None, request, now)
     return render(request, "insights/page.html", context)
 
@@ -181,6 +185,24 @@ def site_overview(request: HttpRequest, operator: User) -> HttpResponse:
     question = question_read(None, None, "tenant", "day", SITE_NOUNS, now)
     context = _overview(None, Whose(), question, now) | site_overview_of(now)
     return render(request, "insights/site_overview.html", context | {"base": "/ops/"})
+
+
+@costly("statement")
+@require_safe
+@tenant_page
+def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Shows two chosen periods side by side (`?from=&to=&against_from=&against_to=&project=`)."""
+    context = own_comparison(actor, request.GET.dict(), timezone.now())
+    return render(request, "insights/compare.html", context, status=422 if context["refusal"] else 200)
+
+
+@costly("statement")
+@require_safe
+@operator_page
+def site_compare(request: HttpRequest, operator: User) -> HttpResponse:
+    """Shows two chosen periods of all organisations together."""
+    context = site_comparison(request.GET.dict(), timezone.now())
+    return render(request, "insights/compare.html", context, status=422 if context["refusal"] else 200)
 
 
 def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: datetime) -> dict[str, Any]:
@@ -429,4 +451,6 @@ urlpatterns = [
     path("ops/overview", site_overview, name="ops-overview"),
     path("ops/insights", site_insights, name="ops-insights"),
     path("ops/insights.csv", site_insights_csv, name="ops-insights-csv"),
+    path("t/<slug:tenant>/insights/compare", compare, name="insights-compare"),
+    path("ops/insights/compare", site_compare, name="ops-insights-compare"),
 ]

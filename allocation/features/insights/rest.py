@@ -13,6 +13,7 @@ from allocation.features.insights.services import (
     SITE_NOUNS,
     Question,
     own_figures,
+    periods_read,
     question_read,
     rows_of,
 )
@@ -193,12 +194,7 @@ def _comparison_query(**more: serializers.Field[Any, Any, Any, Any]) -> type[Str
 
 def _periods(call: ApiView) -> tuple[Question, Question]:
     query = call.query
-    asked = question_read(query.get("from"), query.get("to"), "class", "all", OWN_NOUNS, call.now)
-    begins = query.get("against_from")
-    if begins is None:
-        return asked, asked.before
-    ends = query.get("against_to") or begins + (asked.days.ends - asked.days.starts)
-    return asked, question_read(begins, ends, "class", "all", OWN_NOUNS, call.now)
+    return periods_read([query.get(name) for name in ("from", "to", "against_from", "against_to")], call.now)
 
 
 def _period(call: ApiView, whose: Whose, question: Question, changes: Sequence[RuleChange]) -> dict[str, Any]:

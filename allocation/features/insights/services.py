@@ -1,5 +1,6 @@
 """Which days, steps and nouns are asked for, and whose figures they are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -16,6 +17,7 @@ from tenants.platform.errors import invalid
 
 OWN_NOUNS = ("class", "project", "person", "tier")
 SITE_NOUNS = ("class", "tenant", "tier")
+FIRST, LAST = date(2000, 1, 1), date(2999, 12, 31)
 USUAL, MOST_DAYS, MOST_STEPS = timedelta(days=28), timedelta(days=366), 100
 
 
@@ -51,9 +53,33 @@ def question_read(
     if starts is None:
         starts = ends - USUAL
     days = Period(starts, ends)
+    if not all(_is_possible(each) for each in (starts, ends)):
+        raise invalid("bad_period", refusal_text("kpi_period"), "from")
     if not timedelta(0) < ends - starts <= MOST_DAYS or len(steps_of(days, step)) > MOST_STEPS:
         raise invalid("bad_period", refusal_text("kpi_period"), "from")
     return Question(days, by, step)
+
+
+def periods_read(days: Sequence[date | None], now: datetime) -> tuple[Question, Question]:
+    """Reads two periods, of which `days` are the begins and ends. The second is, without its begin, as
+    many days just before the first, and without its end as long as the first.
+
+    Raises:
+        Refused: `bad_period`.
+    """
+    starts, ends, against_starts, against_ends = days
+    asked = question_read(starts, ends, "class", "all", OWN_NOUNS, now)
+    if against_starts is None:
+        return asked, asked.before
+    if not _is_possible(against_starts):
+        raise invalid("bad_period", refusal_text("kpi_period"), "against_from")
+    against_ends = against_ends or against_starts + (asked.days.ends - asked.days.starts)
+    return asked, question_read(against_starts, against_ends, "class", "all", OWN_NOUNS, now)
+
+
+def _is_possible(day: date) -> bool:
+    """Whether there can be figures of a day, and others a year before and after it."""
+    return FIRST <= day <= LAST
 
 
 def own_figures(actor: Actor, owner: str, question: Question) -> Whose:

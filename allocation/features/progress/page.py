@@ -1,8 +1,11 @@
 """The card of progress on the page of a booking."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from math import ceil
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -11,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.access import access_booking, may_change
+from allocation.features.progress.costs import UnitLimitTerms, campaign_costs, campaign_limit_set
 from allocation.features.progress.models import Progress
 from allocation.features.progress.points import cost_per_step
 from allocation.features.progress.rules import Pace, misses_by
@@ -20,8 +24,9 @@ from allocation.rules.states import State
 from allocation.rules.workload_names import workload_of
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.parts.times import length_words
-from billing.rules import money_text
+from billing.rules import money_text, rate_text
 from tenants.access import Actor
+from tenants.web.form_page import Act, form_page
 from tenants.web.frame import tenant_page
 
 TEMPLATE = "progress/card.html"
@@ -98,5 +103,54 @@ def progress_part(request: HttpRequest, actor: Actor, label: str) -> HttpRespons
     return render(request, TEMPLATE, {"card": found.card if found else None})
 
 
+def _costs_shown(actor: Actor, now: datetime, campaign_id: UUID) -> dict[str, Any]:
+    found = campaign_costs(actor, campaign_id, now)
+    limit, currency = found.limit, found.budget.account.currency if found.budget else ""
+    return {
+        "campaign": found.campaign,
+        "budget": found.budget,
+        "limit": limit,
+        "limit_text": limit and f"{_money(limit.most, currency)} for {limit.units}",
+        "cost_text": None if found.limit_cost is None else _money(found.limit_cost, currency),
+        "percent": limit and found.limit_cost is not None and 100 * found.limit_cost / limit.most,
+        "may_edit": actor.may_lead(found.campaign.project_id),
+        "rows": [
+            {
+                "row": each,
+                "per_unit": None if each.cost is None else _money(each.cost, each.currency),
+                "per_thousand": None if each.cost is None else _money(each.cost * 1_000, each.currency),
+            }
+            for each in found.units
+        ],
+    }
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    return rate_text(amount.quantize(Decimal("0.0001")), currency)
+
+
+def _limit_now(actor: Actor, campaign_id: UUID) -> Mapping[str, Any]:
+    limit = campaign_costs(actor, campaign_id, timezone.now()).limit
+    if limit is None:
+        return {"count": 1_000, "unit": "step", "action": "notify"}
+    return {"most": limit.most.normalize(), "count": limit.count, "unit": limit.unit}
+
+
 BOOKING_CARDS.append(progress_card)
-urlpatterns = [path("t/<slug:tenant>/bookings/<str:label>/progress", progress_part, name="progress")]
+urlpatterns = [
+    path("t/<slug:tenant>/bookings/<str:label>/progress", progress_part, name="progress"),
+    form_page(
+        "campaigns/<uuid:campaign_id>/costs",
+        "campaign-costs",
+        "progress/costs.html",
+        _costs_shown,
+        Act(
+            "limit",
+            campaign_limit_set,
+            "Saved. Its alerts and limits are those of the budget.",
+            terms=UnitLimitTerms,
+            choices={"action": lambda _: [("notify", "Notify"), ("pause", "Pause what runs")]},
+            initial=_limit_now,
+        ),
+    ),
+]

@@ -62,6 +62,9 @@ PROGRAM_LINES.append(lines_keep)
 BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
 sentences_add(
     {
+        "no_campaign_budget": gettext_lazy(
+            "%(name)s has no budget for today. Set one first; its ladder has the limit."
+        ),
         "progress_owner": gettext_lazy("Only the account that owns the booking says how far its run is."),
         "progress_not_running": gettext_lazy("%(label)s is not running now."),
         "progress_number": gettext_lazy("Send a number from 0 to 1,000,000,000,000,000."),

@@ -5,6 +5,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocation.access import access_booking
+from allocation.features.progress.costs import unit_cost_store
 from allocation.features.progress.models import Progress
 from allocation.features.progress.rules import Pace, is_number_of_steps, metrics_fault
 from allocation.models import Booking
@@ -62,6 +63,8 @@ def report_keep(booking: Booking, terms: ProgressTerms, now: datetime) -> Progre
         row = Progress.objects.select_for_update().get(booking=booking)
         _follow(row, terms, now, ready)
         row.save(update_fields=[*_PACE, "of", "unit", "metrics"])
+        if booking.campaign_id is not None:
+            unit_cost_store(booking.campaign_id, now)
     return row
 
 

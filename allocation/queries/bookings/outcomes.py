@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection
 
@@ -13,6 +13,7 @@ from allocation.rules.states import State
 
 LATEST_ENDED = 2_000
 LATEST_STARTED = 200
+MOST_DELAY = timedelta(minutes=15)
 _WAITS = (State.QUEUED, State.SCHEDULED, State.PAUSING, State.PAUSED)
 
 
@@ -46,9 +47,11 @@ def start_shown(
         return None
     is_expected = booking.state != State.SCHEDULED and booking.has_expected_start
     found = start_range(starts, now, history, is_expected=is_expected)
-    if is_expected and booking.announced_until is not None and booking.announced_until > starts:
-        return replace(found, latest=booking.announced_until)
-    return found
+    latest = booking.announced_until
+    if latest is None or latest <= starts:
+        return found
+    # A sure start is late by the time that its GPUs need after the booking before.
+    return replace(found, latest=latest) if is_expected or latest <= starts + MOST_DELAY else found
 
 
 def booking_start_range(booking: Booking, now: datetime) -> StartRange | None:

@@ -5,20 +5,21 @@ and the range of the new start is then announced. A start up to a minute later i
 later start also gets a receipt with the rule that moved it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 
 from allocation.models import Booking, Decision, MovedStart, PlannedStrength
+from allocation.points import start_delay
 from allocation.queries.bookings.outcomes import start_history
 from allocation.rules.start_range import StartRange, start_range
 from allocation.rules.states import PLANNED_TIMES
 from allocation.services.record.history import Event
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
-from solver.model.inputs import Strength
+from solver.model.inputs import Place, Strength
 from solver.reasons.reason import Reason
 from tenants.platform.wall import tenant_tx
 
@@ -42,11 +43,12 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """A planned start of the plan, with the reason why it is later than the one before."""
+    """A planned start of the plan, with the reason why it is later than the one before, and its places."""
 
     starts: datetime
     strength: Strength | None
     delayed_by: Reason | None = None
+    places: Iterable[Place] = ()
     detail: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -102,7 +104,12 @@ def _range(booking: Booking, plan: PlannedAnew, now: datetime) -> StartRange:
     is_expected = plan.strength in (None, PlannedStrength.EXPECTED)
     hour = now.replace(minute=0, second=0, microsecond=0)
     history = _history(booking.tenant_id, booking.tier_id, hour) if is_expected else ()
-    return start_range(plan.starts, now, history, is_expected=is_expected)
+    found = start_range(plan.starts, now, history, is_expected=is_expected)
+    if is_expected:
+        return found
+    # Nobody delays a sure start, but its GPUs have to be cleared of the booking before.
+    delay = start_delay({UUID(place.gpu) for place in plan.places}, plan.starts, now)
+    return replace(found, latest=found.latest + delay)
 
 
 def _narrowed(booking: Booking, plan: PlannedAnew, announced: StartRange, now: datetime) -> StartRange:

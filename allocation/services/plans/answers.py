@@ -206,7 +206,7 @@ def _announcement_of(booking: Booking, wait: Waiting, decision: Decision, now: d
     if not has_planned_start(wait):
         return Announcement({**UNPLANNED})
     detail = {"decision": decision.id}
-    plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, detail)
+    plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, wait.places, detail)
     return start_announce(booking, plan, decision, now)
 
 

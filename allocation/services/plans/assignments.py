@@ -137,7 +137,7 @@ def _announcement_of(booking: Booking, assign: Assign, decision: Decision, now: 
     """Returns what is announced: no booking delays a start whose GPUs are reserved."""
     late = next((each for each in assign.reasons if _delays(each)), None)
     detail = {"decision": decision.id}
-    plan = PlannedAnew(instant(assign.starts), "firm", late, detail)
+    plan = PlannedAnew(instant(assign.starts), "firm", late, assign.places, detail)
     return start_announce(booking, plan, decision, now)
 
 

@@ -247,7 +247,10 @@ def _cheapest_mark(booking: Booking, found: _Restraints) -> None:
 
 
 def _facts(rung: Guardrail) -> dict[str, int | str | None]:
-    return {"owner": budget_name(rung.budget), "percent": rung.percent}
+    owner = budget_name(rung.budget)
+    if rung.measure == Guardrail.Measure.UNIT_COST:
+        owner = f"{owner} (spend per unit of progress)"
+    return {"owner": owner, "percent": rung.percent}
 
 
 def _why(code: str, rung: Guardrail) -> Reason:

@@ -53,7 +53,7 @@ def outlook_of(
     options, lock = earlier_options(actor=actor, booking=booking, now=now)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     cards = tuple(_card(option, booking, tiers, labels, zone, now) for option in options)
-    return Outlook(start_basis(booking_start_range(booking, now)), cards, lock)
+    return Outlook(start_basis(booking_start_range(booking, now), booking.planned_strength), cards, lock)
 
 
 def earlier_ask(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> Booking:

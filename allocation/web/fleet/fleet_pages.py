@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from allocation.models import Maintenance, Node
+from allocation.points import NODE_CARDS
 from allocation.queries.fleet.fleet import (
     Block,
     GpuNow,
@@ -305,6 +306,7 @@ def _node(
         "agent_status": agent_status_of(found.id) if operator else None,
         "examined": examination_of(found.id) if operator else None,
         "gpu_links": gpu_links_of(found.id),
+        "node_cards": [each for card in NODE_CARDS if (each := card(found.id, now))] if operator else (),
     }
     return render(request, "allocation/node.html", context)
 

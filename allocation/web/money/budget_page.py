@@ -258,7 +258,11 @@ def ladder_context(request: HttpRequest, budget: Budget, refusal: Refused | None
         "alert_form": form_of_budget(budget, of_alerts, people_of(budget)),
         "crossings": history_of(budget, figures.currency),
         "typed": request.POST if is_typed else UNTYPED,
-        "measures": Guardrail.Measure.choices,
+        "measures": [
+            each
+            for each in Guardrail.Measure.choices
+            if figures.unit_limit or each[0] != Guardrail.Measure.UNIT_COST
+        ],
         "actions": LIMITS,
         "audiences": Guardrail.Audience.choices,
     }

@@ -82,9 +82,11 @@ def _range_words(earliest: datetime, latest: datetime, zone: tzinfo, now: dateti
 
 def start_words(strength: str | None, found: StartRange, zone: tzinfo, now: datetime) -> str:
     """Returns `Starts today 14:00`, `Starts by today 14:00` or
-    `Expected to start today 14:00 – 16:30`."""
+    `Expected to start today 14:00 – 16:30`; of a sure start after another booking also by when its GPUs
+    are ready."""
     if strength == PlannedStrength.FIRM:
-        return f"Starts {moment_words(found.earliest, zone, now)}"
+        ready = f", ready by {moment_words(found.latest, zone, now)}"
+        return f"Starts {moment_words(found.earliest, zone, now)}{ready * (found.earliest < found.latest)}"
     if strength == PlannedStrength.GUARANTEED:
         return f"Starts by {moment_words(found.latest, zone, now)}"
     if found.earliest == found.latest:
@@ -107,10 +109,12 @@ def mover_words(booking: Booking) -> str:
     return mover_text(booking.planned_strength)
 
 
-def start_basis(found: StartRange | None) -> str:
-    """Returns what the range of an expected start is based on; empty for a start without one."""
+def start_basis(found: StartRange | None, strength: str | None = None) -> str:
+    """Returns what the range of a start is based on; empty for a start without one."""
     if found is None or found.earliest == found.latest:
         return ""
+    if strength in (PlannedStrength.FIRM, PlannedStrength.GUARANTEED):
+        return "Its GPUs are cleared of the booking before it first; 9 of 10 times that took no longer."
     if found.of:
         return f"The range is based on the last {counted(found.of, 'start')} in this tier."
     return f"The range is assumed until {MIN_STARTS} bookings in this tier have had a planned start."

@@ -56,6 +56,13 @@ def budget_sentences(said: Mapping[str, Any]) -> tuple[str, ...]:
     amount, spent, held, left = (
         money_text(Decimal(said[name]), said["currency"]) for name in ("amount", "spent", "held", "left")
     )
+    if said["measure"] == "unit_cost":
+        cost, most = (
+            money_text(Decimal(said[name]), said["currency"]) for name in ("unit_cost", "unit_most")
+        )
+        sentence = f"{said['units'].capitalize()} have cost {cost}; at most {most} is set."
+        acts = LADDER_ACTIONS.get(said["action"])
+        return (sentence, f"{acts} until they cost less, or the limit is higher.") if acts else (sentence,)
     sentence = (
         f"At least {said['percent']} % of the budget for {period_text(period)} are"
         f" {MEASURED[said['measure']]}: {spent} spent, {held} held by bookings,"

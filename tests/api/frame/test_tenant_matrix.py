@@ -132,6 +132,7 @@ BODIES: dict[str, Any] = {
     "guardrails": {"rungs": []},
     "variance-rule": {"percent": 50, "amount": "5"},
     "budgets": {"amount": "5"},
+    "/costs": {"most": "5"},
     "campaigns": {"is_open": False},
     "labs/<slug:lab>/leads": {"username": "vera"},
     "labs/<slug:lab>": {"name": "Physics"},

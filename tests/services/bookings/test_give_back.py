@@ -156,6 +156,16 @@ def test_two_that_give_back_at_once_take_turns(lab: Lab, mine: Booking) -> None:
     assert said == [{"count": [4, 3]}, {"count": [3, 2]}]
 
 
+def test_two_that_are_given_back_before_the_next_turn_both_count(lab: Lab, mine: Booking) -> None:
+    first, second = names_of(rows(mine))[:2]
+    given_back(lab, mine, first)
+    assert refusal_again(lab, mine, first) == "not_its_gpu"
+    after = given_back(lab, mine, second)
+    assert after.ask["count"] == 2
+    turn(ONE)
+    assert len(rows(mine, "active")) == 2
+
+
 def refusal_again(lab: Lab, booking: Booking, name: str) -> str:
     with pytest.raises(Refused) as refused:
         given_back(lab, booking, name)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from solver import Held, Plan, Snapshot, solve
+from solver.model.inputs import Entry
 from solver.model.leaving import Idle
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, running
@@ -81,3 +82,22 @@ def test_a_start_that_is_far_away_takes_nothing_yet() -> None:
     site = a_site(later, fleet=gpus(1), held=on("x", 0), limits=LIMITS)
     assert taken(site, idle("x")) == []
     assert taken(replace(site, now=NOON + HOUR), idle("x")) == ["x"]
+
+
+def test_the_waiting_list_gets_an_offer_of_idle_gpus_if_it_gets_none_without() -> None:
+    """It is taken only for an offer that could be answered within ten minutes of the release."""
+    site = a_site(fleet=gpus(2), held=(*on("x", 0), *on("y", 1)), limits=LIMITS)
+    request = a_claim("entry", hours=1)
+    entry = Entry("entry", replace(request, owner="somebody"), ((NOON, NOON + 2 * HOUR),))
+    waits = replace(site, entries=(entry,))
+    plan = decided(waits, idle("x"))
+    assert [(each.booking, each.beneficiary) for each in plan.idle] == [("x", "entry")]
+    assert plan.idle[0].starts == NOON + 360
+    assert plan.offers == (), "the next cycle makes the offer"
+    assert taken(waits, idle("x"), idle("y", 2 * HOUR)) == ["y"], "one is enough"
+    assert taken(waits, idle("x", veto=1)) == []
+    later = replace(entry, windows=((NOON + HOUR, NOON + 3 * HOUR),))
+    assert taken(replace(site, entries=(later,)), idle("x")) == []
+    # Who gets an offer without it takes nobody's GPUs for a better one.
+    free = replace(a_site(fleet=gpus(2), held=on("x", 0), limits=LIMITS), entries=(entry,))
+    assert taken(free, idle("x")) == []

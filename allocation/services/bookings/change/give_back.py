@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from django.db.models import Max
 
-from allocation.models import Allocation, Booking, GpuSample, Pause
+from allocation.models import Allocation, Booking, BookingChange, GpuSample, Pause
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.ask.words.times import duration_words
@@ -65,6 +65,7 @@ def gpus_give_back(
         raise invalid("give_back_mixed", refusal_text("give_back_mixed"), PARAM)
     rows = list(
         booking.allocations.filter(state__in=Allocation.LIVE, abandoned=False)
+        .exclude(id__in=given_back_already(booking))
         .select_related("gpu__node")
         .order_by("gpu_number", "start")
     )
@@ -74,6 +75,12 @@ def gpus_give_back(
         raise Refused("give_back_all", sentence, param=PARAM)
     count = len(rows) - len(gone)
     return _GivenBack(actor, booking, old, count, now).apply(gone)
+
+
+def given_back_already(booking: Booking) -> list[str]:
+    """Allocations that were given back and that the next turn takes off the calendar."""
+    due = BookingChange.objects.filter(booking=booking, calendar_due=True)
+    return [row for change in due for row in change.gives_back]
 
 
 def _named(booking: Booking, rows: Sequence[Allocation], names: Sequence[str]) -> list[Allocation]:

@@ -1,0 +1,1 @@
+"""Turn-round: the time between two bookings of a device, measured and announced."""
