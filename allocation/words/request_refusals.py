@@ -180,7 +180,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     ),
     "policy_tier": gettext_lazy("There is no tier %(tier)s. Known: %(known)s; * is all others."),
     "policy_classes": gettext_lazy(
-        "%(name)s must be an object with whole numbers of GPUs from 0 to %(most)s by GPU class."
+        "%(name)s must be an object with whole numbers from 0 to %(most)s by GPU class."
     ),
     "policy_class": gettext_lazy("There is no GPU class %(name)s. Known: %(known)s."),
     "policy_class_text": gettext_lazy(

@@ -80,8 +80,9 @@ class Policy:
     approval: seconds before their start, GPUs of a project, and percent of a class above a
     guarantee; empty: the usual ones. `headroom`: by class, the GPUs that are kept free at
     peaks; work of the tiers in `headroom_for` may use them if it is to start at once and takes no
-    longer than so many seconds. `borrow_windows`: by tier, the longest window in seconds for
-    which its bookings may borrow although nobody can pause them. The row of `ANY_TIER` is for all
+    longer than so many seconds. `class_weights`: by class, how much a GPU of it counts in the recent share
+    of an owner, in percent; 100 without an entry. `borrow_windows`: by tier, the longest window in
+    seconds for which its bookings may borrow although nobody can pause them. The row of `ANY_TIER` is for all
     tiers without one; without it they borrow nothing then. `parts` are in force for some classes or
     tenants only; of two for the same, the first.
     """
@@ -118,6 +119,7 @@ class Policy:
     parts: tuple[PolicyPart, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     headroom: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     headroom_for: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    class_weights: tuple[tuple[str, int], ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     def of(self, gpu_class: str | None, tenant: str = "") -> "Policy | PolicyPart":
         """What is in force for a class and a tenant."""

@@ -30,6 +30,12 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("freeze_horizon", "Fixed starts", "Starts within this time no longer move."),
             ("horizon", "Planning horizon", "No booking is planned later than this."),
             ("half_life", "Half-life of past use", "After this time, use counts half."),
+            (
+                "class_weights",
+                "What a class counts in shares",
+                "In percent, by class, such as l40s 25: its past use then counts a quarter of others. "
+                f"{NO_NAMES}: each class counts 100.",
+            ),
             ("share_step", "Fair-share step", "Smaller differences are ignored."),
             ("age_step", "Waiting-time step", "Smaller differences are ignored."),
             ("order", "Order of the queue", "After the bands; the first key decides first."),

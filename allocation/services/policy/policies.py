@@ -64,9 +64,9 @@ MOST = {
 LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 # Seconds by tier, and the largest value.
 TIER_SECONDS = {"borrow_windows": 28 * _DAY, "headroom_for": 28 * _DAY}
-# GPUs by class, and the largest value.
-CLASS_GPUS = {"headroom": 100_000}
-BY_NAME = TIER_SECONDS | CLASS_GPUS
+# Whole numbers by class, GPUs or percent, and the largest value.
+CLASS_NUMBERS = {"headroom": 100_000, "class_weights": 10_000}
+BY_NAME = TIER_SECONDS | CLASS_NUMBERS
 # The bounds of soft places have parameters of their own; parts come with an activation.
 _NOT_SET = ("soft_bounds", "parts")
 PolicyValue = int | tuple[str, ...] | dict[str, int]
@@ -178,7 +178,8 @@ def policy_tiers_check(policy: Policy) -> None:
         names = ", ".join(sorted(known - {ANY_TIER}))
         raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
     classes = set(GpuClass.objects.values_list("slug", flat=True))
-    missing_class = next((name for name, _ in policy.headroom if name not in classes), None)
+    named_classes = (*policy.headroom, *policy.class_weights)
+    missing_class = next((name for name, _ in named_classes if name not in classes), None)
     if missing_class is not None:
         names = ", ".join(sorted(classes))
         raise ValueError(refusal_text("policy_class", name=repr(missing_class[:40]), known=names))

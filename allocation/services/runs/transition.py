@@ -53,7 +53,10 @@ def _by_id(related: tuple[str, ...]) -> Compiled[Booking]:
 
 def booking_lock(booking_id: UUID, *related: str) -> Booking:
     """Returns the booking, locked, together with the `related` rows."""
-    rows = _by_id(related)(ASKED_AT, [booking_id])
+    find = _by_id(related)
+    # Who waited for the lock while the owner or the tier became another one gets no row: PostgreSQL joins
+    # the new booking with the old related row. The booking is locked then, and the next statement sees it.
+    rows = find(ASKED_AT, [booking_id]) or find(ASKED_AT, [booking_id])
     if not rows:
         raise Booking.DoesNotExist
     return rows[0]

@@ -399,7 +399,8 @@ def _aged(row: Waiter) -> Key:
 
 
 class DominantShares:
-    """Each owner's dominant share: its largest share of any class, recent and booked.
+    """Each owner's dominant share: its largest share of any class, recent and booked. A class counts by
+    its weight in the policy, so that a share of a cheap one does not weigh as much as one of a dear one.
 
     Recent use is read at the last full `epoch`, so that it changes no order in between. Booked use
     counts at once, at most one half-life of it, so that a burst of bookings does not pass for
@@ -409,6 +410,8 @@ class DominantShares:
     def __init__(self, snapshot: Snapshot, capacity: Mapping[str, int], policy: Policy) -> None:
         self._capacity = capacity
         self._half_life = policy.half_life
+        # Whole numbers, because a weight is a percentage.
+        self._millions = {name: MILLION * percent // 100 for name, percent in policy.class_weights}
         self._weights: dict[tuple[Owner, str], int] = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits
         }
@@ -452,7 +455,7 @@ class DominantShares:
                 whole = self._wholes[key] = self._whole(owner, gpu_class)
             amounts = self._amounts[key] = self._amounts.get(key, 0) + amount
             # Amounts only grow, so the largest share does, too.
-            share = amounts * MILLION // whole
+            share = amounts * self._millions.get(gpu_class, MILLION) // whole
             if share > self._dominant.get(owner, -1):
                 self._dominant[owner] = share
 

@@ -107,6 +107,8 @@ def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:
         {"headroom": 2},
         {"headroom": {"h100": 0.5}},
         {"headroom": {"no-such-class": 2}},
+        {"class_weights": {"no-such-class": 50}},
+        {"class_weights": {"h100": 10_001}},
         {"headroom_for": {"*": 3600}},
         ["grid", 300],
         None,

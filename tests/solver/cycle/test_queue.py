@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver import Plan, Used, solve
+from solver import Plan, Used, digest, encode, solve
 from solver.cycle.order.queue import decayed
 from solver.quota.limits import Claimant, split, split_to_projects
 from tests.solver.builders import (
@@ -99,6 +99,33 @@ class TestLine:
         assert line(self.solved(much, little, used=used)) == ["little", "much"]
         forgiven = (Used("a", "x", "h100", NOON - 365 * DAY, 20 * HOUR * GPU),)
         assert line(self.solved(much, little, used=forgiven)) == ["much", "little"]
+
+    def test_a_class_counts_by_its_weight(self) -> None:
+        used = (
+            Used("a", "x", "h100", NOON - DAY, 10 * HOUR * GPU),
+            Used("b", "y", "l40s", NOON - DAY, 20 * HOUR * GPU),
+        )
+        one = a_request("a", tenant="a", project="x", submitted=9)
+        other = a_request("b", tenant="b", project="y")
+        fleet = (*gpus(1), *gpus(1, "l40s", "l40s", node="n2"))
+        site = a_snapshot(one, other, fleet=fleet, held=(a_held("n1-0"),), used=used)
+
+        def first(**weights: int) -> str:
+            policy = replace(POLICY, class_weights=tuple(sorted(weights.items())))
+            return line(solve(site, policy))[0]
+
+        assert first() == first(l40s=100) == first(h100=100) == "a", "b had twice as much"
+        assert first(l40s=25) == first(l40s=0) == first(h100=300) == "b"
+        assert first(l40s=25, h100=10) == "a"
+
+    def test_usual_weights_keep_the_bytes(self) -> None:
+        used = (Used("a", "x", "h100", NOON - DAY, 20 * HOUR * GPU),)
+        site = a_snapshot(
+            a_request("a", tenant="a", project="x"), a_request("b", tenant="b", project="y"), used=used
+        )
+        weighed = replace(POLICY, class_weights=(("h100", 100),))
+        assert digest(solve(site, weighed)) == digest(solve(site, POLICY))
+        assert b"class_weights" not in encode(POLICY)
 
     def test_the_policy_says_which_key_decides_first(self) -> None:
         used = (Used("a", "x", "h100", NOON - DAY, 20 * HOUR * GPU),)
