@@ -224,7 +224,8 @@ def mix(request: HttpRequest, actor: Actor) -> HttpResponse:
     led, project = led_projects(actor), request.GET.get("project", "")
     whose = whose_mix(actor, project if project in dict(led) else "")
     context = mix_context(_filled_in(request), MixQuery, whose, timezone.now())
-    context |= {"is_site": False, "projects": led, "project": project}
+    everything = "The whole organisation" if actor.is_tenant_admin else "All that I lead"
+    context |= {"is_site": False, "projects": led, "project": project, "everything": everything}
     return render(request, "capacity/mix.html", context)
 
 

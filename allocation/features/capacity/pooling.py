@@ -5,16 +5,18 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from allocation.features.capacity.models import CapacityMachine, CapacityPlan
 from allocation.features.capacity.money import paid_longer
 from allocation.features.capacity.providers import Provider, offers
 from allocation.features.capacity.rules import Offer, best_offer
-from allocation.models import Booking
+from allocation.models import Booking, Pause
 from allocation.rules.ask import count_asked
 from allocation.rules.states import OPEN, PLANNED_TIMES, State
 from allocation.services.record.history import Event
+from allocation.services.record.open_pauses import MACHINE_LEAVES
+from allocation.services.record.open_pauses import OPEN as OPEN_PAUSE
 from allocation.services.runs.transition import booking_change, booking_lock
 from allocation.words.events import event_text
 from tenants.outbox import task_request
@@ -68,14 +70,19 @@ def pooled_bookings(plan: CapacityPlan) -> QuerySet[Booking]:
     return Booking.objects.filter(tenant_id=plan.tenant_id, pool=plan.pool, state__in=OPEN)
 
 
+# What was paused because its machine left has nothing on other GPUs; other paused work may have.
+_LEFT = Pause.objects.filter(OPEN_PAUSE, rule=MACHINE_LEAVES, booking=OuterRef("id"))
+_MOVABLE = Q(state=State.QUEUED) | Q(Exists(_LEFT), state=State.PAUSED)
+
+
 def candidates(plan: CapacityPlan, now: datetime) -> Iterator[Booking]:
-    """Waiting bookings that would start earlier on a machine of the plan, in their queue's order."""
+    """Bookings that would start or resume earlier on a machine of the plan, in their queue's order."""
     soon = now + WORTH_WAITING
     rows = Booking.objects.filter(
         Q(planned_starts=None) | Q(planned_starts__gt=soon),
+        _MOVABLE,
         tenant_id=plan.tenant_id,
         project_id=plan.project_id,
-        state=State.QUEUED,
         pool="",
         starts=None,
         not_before__lte=soon,
@@ -143,7 +150,7 @@ def _pays(
 
 def _pool(row: Booking, plan: CapacityPlan, now: datetime) -> None:
     booking = booking_lock(row.id)
-    if booking.state != State.QUEUED or booking.pool:
+    if booking.state not in (State.QUEUED, State.PAUSED) or booking.pool:
         return
     text = event_text("burst", gpu_class=plan.gpu_class_id)
     booking_change(

@@ -18,7 +18,7 @@ from tenants.access import Actor
 from tenants.models import Role, Tier
 from tests.builders import a_member, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, an_allocation
-from tests.features.capacity.builders import FakeCloud, machines, providers_file, states, turned
+from tests.features.capacity.builders import FakeCloud, joined, machines, providers_file, states, turned
 from tests.features.capacity.test_turns import came, planned, queued
 from tests.roles import as_owner, as_system
 
@@ -124,6 +124,33 @@ def test_nothing_withdraws_the_pause_and_it_leads_to_other_gpus(
     assert (found.state, found.pool, found.planned_starts) == (State.PAUSED, "", None)
     with as_owner():
         assert [each for check in _CHECKS if check.promise == "P12" for each in _violations(check)] == []
+
+
+def test_the_plan_rents_another_machine_for_it(
+    cloud: FakeCloud, running: tuple[Booking, CapacityPlan, CapacityMachine]
+) -> None:
+    """Work that others paused stays where it is: its memory may be on own GPUs."""
+    booking, plan, _ = running
+    noticed(cloud, SEEN + 2 * MINUTE)
+    turned(cloud, SEEN)
+    with as_system():
+        (pause,) = Pause.objects.all()
+        allocation_empty(Allocation.objects.get(booking=booking).id, pause.deadline)
+    for second in (1, 10):
+        turned(cloud, pause.deadline + second * SECOND)
+    with as_owner():
+        Pause.objects.update(rule="R7")
+    turned(cloud, pause.deadline + 20 * SECOND)
+    assert states() == ["released"]
+    with as_owner():
+        Pause.objects.update(rule="R175")
+    later = pause.deadline + 30 * SECOND
+    turned(cloud, later)
+    assert states() == ["released", "booting"]
+    joined(cloud, machines()[1], later + MINUTE)
+    turned(cloud, later + MINUTE)
+    assert states() == ["released", "ready"]
+    assert (fresh(booking).state, fresh(booking).pool) == (State.PAUSED, plan.pool)
 
 
 def test_a_short_notice_leaves_what_time_there_is(

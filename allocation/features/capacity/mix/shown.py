@@ -62,6 +62,7 @@ def mix_context(sent: Mapping[str, str], query: type[Strict], whose: Whose, now:
     rows = mixes_of(whose, question, now)
     row = max(rows, key=lambda each: each.gpu_hours, default=None)
     shown = {"whose": whose.name, "question": question, "refusal": refusal, "now": now, "row": row}
+    shown["is_at_field"] = refusal is not None and refusal.param in _INPUTS
     asked = {name: value for name, value in sent.items() if name != "class"}
     shown |= {
         "inputs": [_input(name, sent, row, question, refusal) for name in _INPUTS],
