@@ -102,6 +102,19 @@ def notebooks_ordered(nodes: Iterable[UUID]) -> dict[UUID, tuple[wire.DesiredNot
     return {node: orders for read in NODE_ORDERS for node, orders in read(nodes).items()}
 
 
+SlicesAhead: TypeAlias = Callable[[Iterable[UUID]], Mapping[UUID, tuple[wire.DesiredSlice, ...]]]
+
+SLICES_AHEAD: list[SlicesAhead] = []
+"""Each returns the slices that nodes make ahead of bookings, by GPU. What it returns for a node changes
+only with the generation of the node."""
+
+
+def slices_ahead(nodes: Iterable[UUID]) -> dict[UUID, tuple[wire.DesiredSlice, ...]]:
+    """Returns the slices that stand in the documents of nodes without an allocation."""
+    ids = list(nodes)
+    return {gpu: found for read in SLICES_AHEAD if ids for gpu, found in read(ids).items()}
+
+
 NodeMessages: TypeAlias = Callable[[Any, wire.Notebooks, datetime], bool]
 
 NODE_MESSAGES: list[NodeMessages] = []
