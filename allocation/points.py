@@ -288,6 +288,17 @@ DemandHours: TypeAlias = Mapping[tuple[str, datetime], float]
 """GPUs by class and by the begin of an hour."""
 
 
+HoursWaited: TypeAlias = Callable[[datetime, datetime], Iterable[tuple[str, datetime]]]
+
+HOURS_WAITED: list[HoursWaited] = []
+"""Each returns the hours of a time in which somebody of the site waited for a class, by its name."""
+
+
+def hours_waited(starts: datetime, ends: datetime) -> set[tuple[str, datetime]]:
+    """Returns the hours of a time in which somebody waited for a class."""
+    return {hour for read in HOURS_WAITED for hour in read(starts, ends)}
+
+
 @dataclass(frozen=True, slots=True)
 class DemandSource:
     """Work outside of bookings that counts as demand. `hours(kind, starts, ends)` has the GPUs that were
