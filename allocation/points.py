@@ -123,6 +123,19 @@ def notebooks_ordered(nodes: Iterable[UUID]) -> dict[UUID, tuple[wire.DesiredNot
     return {node: orders for read in NODE_ORDERS for node, orders in read(nodes).items()}
 
 
+SlicesAhead: TypeAlias = Callable[[Iterable[UUID]], Mapping[UUID, tuple[wire.DesiredSlice, ...]]]
+
+SLICES_AHEAD: list[SlicesAhead] = []
+"""Each returns the slices that nodes make ahead of bookings, by GPU. What it returns for a node changes
+only with the generation of the node."""
+
+
+def slices_ahead(nodes: Iterable[UUID]) -> dict[UUID, tuple[wire.DesiredSlice, ...]]:
+    """Returns the slices that stand in the documents of nodes without an allocation."""
+    ids = list(nodes)
+    return {gpu: found for read in SLICES_AHEAD if ids for gpu, found in read(ids).items()}
+
+
 NodeMessages: TypeAlias = Callable[[Any, wire.Notebooks, datetime], bool]
 
 NODE_MESSAGES: list[NodeMessages] = []
@@ -294,6 +307,17 @@ METRICS: list[Metrics] = []
 
 DemandHours: TypeAlias = Mapping[tuple[str, datetime], float]
 """GPUs by class and by the begin of an hour."""
+
+
+HoursWaited: TypeAlias = Callable[[datetime, datetime], Iterable[tuple[str, datetime]]]
+
+HOURS_WAITED: list[HoursWaited] = []
+"""Each returns the hours of a time in which somebody of the site waited for a class, by its name."""
+
+
+def hours_waited(starts: datetime, ends: datetime) -> set[tuple[str, datetime]]:
+    """Returns the hours of a time in which somebody waited for a class."""
+    return {hour for read in HOURS_WAITED for hour in read(starts, ends)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from wire.desired import (
     Desired,
     DesiredAllocation,
     DesiredGpu,
+    DesiredSlice,
     Escalation,
     Gang,
     Lease,
@@ -120,6 +121,7 @@ __all__ = [
     "NOTEBOOK_PROGRAMS_MAX",
     "NOT_ANSWERING",
     "PAUSES_SINCE",
+    "PREPARES_SINCE",
     "PROGRESS_LENGTH",
     "PROGRESS_MAX",
     "REPORT_STREAM_LENGTH",
@@ -135,6 +137,7 @@ __all__ = [
     "DesiredAllocation",
     "DesiredGpu",
     "DesiredNotebook",
+    "DesiredSlice",
     "Enforcement",
     "Engine",
     "Envelope",
@@ -199,6 +202,8 @@ HOST_SINCE = (0, 5)
 """Agents since this version hand over host cores and memory."""
 LEASE_REPORTED_SINCE = (0, 6)
 """Agents since this version report the remaining lease in each heartbeat."""
+PREPARES_SINCE = (0, 7)
+"""Agents since this version make slices ahead of allocations."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MAX = 256

@@ -50,10 +50,23 @@ class DesiredAllocation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredSlice:
+    """A slice that no allocation has yet, at these memory slots."""
+
+    profile_id: int
+    slot: int
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredGpu:
+    """`prepared` are slices to make ahead of the allocations that are expected for them. The agent makes
+    them when the GPU has nothing else to do, and whatever an allocation needs goes first."""
+
     uuid: Name
     mode: Mode
     allocations: tuple[DesiredAllocation, ...] = ()
+    prepared: tuple[DesiredSlice, ...] = dataclasses.field(default=(), metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

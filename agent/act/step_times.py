@@ -80,7 +80,7 @@ def _about(target: GpuTarget, step: steps.Step) -> tuple[wire.StepName | None, C
             wanting = (task for task in target.tasks if not (task.ending or task.given))
             return "mode", [task.allocation.id for task in wanting]
         case steps.Create(allocation, _):
-            return "slice", (allocation,)
+            return "slice", () if allocation is None else (allocation,)
         case steps.HandOver(allocation, _):
             return "hand_over", (allocation.id,)
     return None, ()

@@ -80,8 +80,23 @@ def plan(
             found.states[task.allocation.id] = State("preparing", error=waits)
         else:
             _start(found, target, task, truth, given)
+    # 4. Slices that are expected to be needed, on a GPU that has nothing else to do.
+    _prepare(found, target, truth, problems)
     _problems_note(found, problems)
     return found
+
+
+def _prepare(found: Plan, target: GpuTarget, truth: Truth, problems: Mapping[str, Problem]) -> None:
+    """Makes one more slice ahead: in no place that an allocation has or that is in use."""
+    if found.steps or target.gpu in problems or not target.mode == truth.mode == "sliced":
+        return
+    taken = [task.place for task in target.tasks if not task.emptied]
+    if None in taken:
+        return
+    places = [place for place in taken if place is not None]
+    places += [instance.place for instance in truth.instances]
+    missing = (each for each in target.prepared if not any(each.overlaps(other) for other in places))
+    found.steps += [Create(None, place) for place in missing][:1]
 
 
 def _blocked_by(task: Task, ahead: Iterable[Task], *, one_account: bool) -> str | None:

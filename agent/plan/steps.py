@@ -38,7 +38,9 @@ class SetMode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    allocation: str
+    """`allocation` is the one that needs the slice; None: one is expected."""
+
+    allocation: str | None
     place: Place
 
 

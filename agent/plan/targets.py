@@ -53,12 +53,13 @@ class Task:
 @dataclasses.dataclass(frozen=True, slots=True)
 class GpuTarget:
     """What one GPU should be. `mode` is None for a GPU the document does not name. `one_account`:
-    only one account's shares may be there at a time."""
+    only one account's shares may be there at a time. `prepared` are slices to make ahead."""
 
     gpu: str
     mode: Mode | None
     tasks: tuple[Task, ...]
     one_account: bool = True
+    prepared: tuple[Place, ...] = ()
 
 
 def place_of(allocation: DesiredAllocation) -> Place | None:
@@ -140,7 +141,14 @@ def gpu_targets(desired: Desired, held: Mapping[str, Record], now: float) -> lis
         gang = (allocation.tenant, allocation.booking) in gangs
         task = Task(allocation, over, record.given, record.emptied, gang)
         tasks.setdefault(record.gpu, []).append(task)
-    return [GpuTarget(uuid, modes.get(uuid), tuple(tasks[uuid])) for uuid in sorted(tasks)]
+    prepared = {
+        gpu.uuid: tuple(Place(each.profile_id, each.slot, each.size) for each in gpu.prepared)
+        for gpu in desired.gpus
+    }
+    return [
+        GpuTarget(uuid, modes.get(uuid), tuple(tasks[uuid]), prepared=prepared.get(uuid, ()))
+        for uuid in sorted(tasks)
+    ]
 
 
 def _same_place(held: Record, wanted: DesiredAllocation, gpu: str) -> bool:

@@ -6,6 +6,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from allocation.models import Gpu
 from tenants.models import GpuClass
 
 
@@ -76,4 +77,34 @@ class HeadroomHour(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["gpu_class", "at"], name="headroom_hour_once"),
             models.CheckConstraint(condition=Q(idle__gte=0, waited__gte=0), name="headroom_hour_positive"),
+        ]
+
+
+class SliceAhead(models.Model):
+    """A slice that a node makes, or made, on an empty GPU ahead of a request that was expected."""
+
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT)
+    profile = models.CharField(max_length=24)
+    profile_id = models.PositiveIntegerField()
+    start = models.PositiveSmallIntegerField(help_text="Its first memory slot.")
+    size = models.PositiveSmallIntegerField()
+    ordered = models.DateTimeField()
+    closed = models.DateTimeField(
+        null=True, blank=True, help_text="When it was taken, or no longer expected."
+    )
+    taken = models.BooleanField(default=False, help_text="Whether a booking started on it.")
+    ready_seconds = models.FloatField(
+        null=True, blank=True, help_text="From the order to start that booking until its device was ready."
+    )
+
+    class Meta:
+        ordering: ClassVar = ["ordered", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["gpu", "start"], condition=Q(closed=None), name="slice_ahead_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(closed=None, taken=False) | Q(closed__gte=models.F("ordered")),
+                name="slice_ahead_closed",
+            ),
         ]

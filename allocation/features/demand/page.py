@@ -22,6 +22,7 @@ from allocation.features.demand.capacity import capacity_report
 from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
 from allocation.features.demand.models import DemandKind
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
+from allocation.features.demand.slicing import slicing_uses
 from allocation.points import FIGURE_CARDS, BookingCard
 from tenants.access import Actor
 from tenants.models import Tier, User
@@ -139,7 +140,9 @@ def _with(here: Mapping[str, str], name: str, value: str) -> str:
 @operator_page
 def capacity(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what is missing by class and week, and what more GPUs would change."""
-    return render(request, "demand/capacity.html", {"rows": capacity_report(timezone.now())})
+    now = timezone.now()
+    context = {"rows": capacity_report(now), "slicing": slicing_uses(now)}
+    return render(request, "demand/capacity.html", context)
 
 
 urlpatterns = [

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Max, Q
+from django.db.models import Count, F, Max, Q
 
 from allocation.features.demand.headroom import headroom_store
 from allocation.features.demand.holidays import holidays_between
@@ -40,6 +40,8 @@ KEEP_EVERY, KEEP = 6, timedelta(weeks=6)
 HITS_SINCE = timedelta(weeks=4)
 GROUPS = ((1, 6), (7, 24), (25, 72), (73, 167), (168, AHEAD))
 BATCH = 2_000
+# GPUs that are waited for on average, from which on an hour counts.
+WAITED = 0.1
 
 
 def demand_store(now: datetime) -> int:
@@ -56,6 +58,13 @@ def demand_store(now: datetime) -> int:
         kept = Q(at__gte=hour - KEEP, at__hour__in=range(0, 24, KEEP_EVERY))
         old.exclude(kept).delete()
     return made
+
+
+def waited_for(starts: datetime, ends: datetime) -> list[tuple[str, datetime]]:
+    """The hours of a time in which somebody waited for a class for six minutes or more, or several for as
+    long together. An hour that is not over is not known yet."""
+    rows = DemandHour.objects.filter(at__gt=starts - HOUR, at__lt=ends, wanted__gte=F("in_use") + WAITED)
+    return list(rows.values_list("gpu_class_id", "at"))
 
 
 def gpus_of_classes() -> dict[str, int]:

@@ -142,6 +142,7 @@ def _rows(one: Figures, other: Figures, currency: str) -> list[ComparedRow]:
         _number("GPU-hours booked", one.gpu_hours, other.gpu_hours),
         _number("Of them measured", one.measured_gpu_hours, other.measured_gpu_hours),
         _number("Reserved but unused, of the measured", one.unused_gpu_hours, other.unused_gpu_hours),
+        _number("Of these, while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours),
         _percent("Busy", one.utilisation, other.utilisation),
         _percent("Tensor cores at work", one.tensor, other.tensor),
         _percent("Memory bandwidth in use", one.bandwidth, other.bandwidth),

@@ -20,6 +20,7 @@ from django.db.models import Sum
 from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import ChargeSum, GpuModel
+from allocation.points import hours_waited
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT, MILLIJOULES_PER_KWH, WHOLE
 from allocation.queries.bookings.money.statements import StatementOf, spend_of
 from billing.rules import Period
@@ -71,9 +72,11 @@ _PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
 _ESTIMATED = f"r.tensor_avg IS NOT NULL AND {_PEAK} IS NOT NULL"
 _TFLOPS = f"r.tensor_avg::numeric / 100 * {_PEAK} * {WHOLE}"
 _LINKS = "(coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric"
+_UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
 _USE = f"""
 SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.processes_max = 0 OR r.busy_avg < %(idle)s), 0),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE {_UNUSED}), 0),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE ({_UNUSED}) AND w.at IS NOT NULL), 0),
   coalesce(sum(r.measured * {WHOLE}), 0),
   coalesce(sum(r.measured * r.busy_avg::numeric * {WHOLE}), 0),
   coalesce(sum(r.energy_mj), 0),
@@ -89,6 +92,8 @@ SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
 FROM allocation_gpuuse r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
+LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
+  ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
 {_WHO.format(booking="a.booking_id")}
 WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {_WHOSE}
 GROUP BY 1, 2
@@ -133,13 +138,15 @@ class Whose:
 class Figures:
     """The figures of one noun in one time. Hours are of whole GPUs; a slice counts by its size.
 
-    `price` is the plain price of the hours, without surcharges of peak hours.
+    `price` is the plain price of the hours, without surcharges of peak hours. `dark_gpu_hours` are those
+    unused ones in which somebody of the site waited for the class.
     """
 
     gpu_hours: Decimal = Decimal(0)
     price: Decimal = Decimal(0)
     measured_gpu_hours: Decimal = Decimal(0)
     unused_gpu_hours: Decimal = Decimal(0)
+    dark_gpu_hours: Decimal = Decimal(0)
     rated: Decimal = Decimal(0)
     busy: Decimal = Decimal(0)
     kwh: Decimal = Decimal(0)
@@ -245,6 +252,7 @@ _SUMS = (
     "price",
     "measured_gpu_hours",
     "unused_gpu_hours",
+    "dark_gpu_hours",
     "rated",
     "busy",
     "kwh",
@@ -265,6 +273,7 @@ _HOUR = 3600
 _READ = {
     "measured_gpu_hours": _HOUR,
     "unused_gpu_hours": _HOUR,
+    "dark_gpu_hours": _HOUR,
     "rated": _HOUR,
     "busy": _HOUR,
     "kwh": MILLIJOULES_PER_KWH,
@@ -313,6 +322,11 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
 
 
 def _readings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], name: str) -> None:
+    waited = sorted(hours_waited(facts["starts"], facts["ends"]))
+    facts = facts | {
+        "waited_classes": [gpu_class for gpu_class, _ in waited],
+        "waited_hours": [hour for _, hour in waited],
+    }
     for noun, day, *sums in _rows(_USE.format(name=name), facts):
         at(day, noun).add_readings(sums)
 

@@ -69,6 +69,7 @@ COLUMNS = (
     "gpu_hours",
     "measured_gpu_hours",
     "unused_gpu_hours",
+    "dark_gpu_hours",
     "utilisation",
     "kwh",
     "energy_gpu_hours",
@@ -312,6 +313,8 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
         busy = "–" if total.utilisation is None else f"{total.utilisation:.0f} %"
         unused = f"{total.unused_gpu_hours:,.1f} h"
         unused_note = f"{100 * total.unused_gpu_hours / total.measured_gpu_hours:.0f} % of the measured hours"
+        if total.dark_gpu_hours:
+            unused_note += f", {total.dark_gpu_hours:,.1f} h while somebody waited"
     if total.energy_gpu_hours:
         energy, energy_note = f"{total.kwh:,.1f} kWh", f"of {total.energy_gpu_hours:,.1f} GPU-hours"
     within = f"19 of 20: {_length(total.wait_p95_seconds)}" if total.began else "nothing began"

@@ -56,6 +56,7 @@ class KpiOut(serializers.Serializer[Any]):
     gpu_hours = _decimal("That bookings had, by the portal's record. A slice counts by its size.")
     measured_gpu_hours = _decimal("Of them with readings of nodes: unused hours are of these.")
     unused_gpu_hours = _decimal("Without a process, or less than 5 % busy.")
+    dark_gpu_hours = _decimal("Of these, in hours in which somebody waited for the class.")
     utilisation = _decimal("Percent busy of the time with a utilisation. Null: not measured.", null=True)
     kwh = _decimal("Measured by the GPUs.")
     energy_gpu_hours = _decimal("Hours for which it was measured.")

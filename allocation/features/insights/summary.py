@@ -24,6 +24,8 @@ def summary_sentences(whose: Whose, days: Period) -> Iterator[str]:
             f"They were {total.utilisation:.0f} % busy, and idle for {unused:.0f} % of the measured hours"
             f" ({total.coverage:.0f} % of all)."
         )
+        if total.dark_gpu_hours:
+            yield f"For {total.dark_gpu_hours:,.1f} of the idle hours somebody waited for the class."
     if total.energy_gpu_hours:
         yield f"They used {total.kwh:,.1f} kWh in {total.energy_gpu_hours:,.1f} measured GPU-hours."
     if total.wait_p50_seconds is not None and total.wait_p95_seconds is not None:

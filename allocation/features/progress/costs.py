@@ -20,8 +20,8 @@ from allocation.features.progress.models import Progress
 from allocation.features.progress.rules import LEAST
 from allocation.words.refusals import refusal_text
 from billing.access import require_budget_right
-from billing.models import Budget, Campaign
-from billing.queries import OWNERS, UnitLimit, budget_figures_of
+from billing.models import Budget, Campaign, Guardrail
+from billing.queries import OWNERS, UnitLimit, unit_limit_of
 from billing.rules import midnight
 from billing.services import unit_limit_set
 from tenants.access import Actor
@@ -71,13 +71,15 @@ class UnitCost:
 
 @dataclass(frozen=True, slots=True)
 class CampaignCosts:
-    """The costs of a campaign by unit, in the period of its budget of today if it has one."""
+    """The costs of a campaign by unit, in the period of its budget of today if it has one. `pauses`: what
+    runs is paused at the limit."""
 
     campaign: Campaign
     budget: Budget | None
     limit: UnitLimit | None
     limit_cost: Decimal | None
     units: tuple[UnitCost, ...]
+    pauses: bool = False
 
 
 def campaign_costs(actor: Actor, campaign_id: UUID, now: datetime) -> CampaignCosts:
@@ -86,9 +88,13 @@ def campaign_costs(actor: Actor, campaign_id: UUID, now: datetime) -> CampaignCo
     budget = _budget(campaign, now)
     if budget is None:
         return CampaignCosts(campaign, None, None, None, unit_costs(campaign.id))
-    figures = budget_figures_of([budget.id])[budget.id]
+    limit = unit_limit_of(budget)
     units = unit_costs(campaign.id, midnight(budget.starts))
-    return CampaignCosts(campaign, budget, figures.unit_limit, figures.unit_cost, units)
+    cost = None if limit is None else _cost_of(budget, limit.unit, limit.count)
+    pauses = Guardrail.objects.filter(
+        budget=budget, measure=Guardrail.Measure.UNIT_COST, action=Guardrail.Action.PAUSE
+    )
+    return CampaignCosts(campaign, budget, limit, cost, units, pauses.exists())
 
 
 def campaign_limit_set(

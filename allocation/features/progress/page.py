@@ -130,10 +130,17 @@ def _money(amount: Decimal, currency: str) -> str:
 
 
 def _limit_now(actor: Actor, campaign_id: UUID) -> Mapping[str, Any]:
-    limit = campaign_costs(actor, campaign_id, timezone.now()).limit
+    found = campaign_costs(actor, campaign_id, timezone.now())
+    limit = found.limit
     if limit is None:
         return {"count": 1_000, "unit": "step", "action": "notify"}
-    return {"most": limit.most.normalize(), "count": limit.count, "unit": limit.unit}
+    action = "pause" if found.pauses else "notify"
+    return {
+        "most": f"{limit.most:f}".rstrip("0").rstrip("."),
+        "count": limit.count,
+        "unit": limit.unit,
+        "action": action,
+    }
 
 
 BOOKING_CARDS.append(progress_card)

@@ -397,7 +397,7 @@ def _starts_check(starts: datetime | None, now: datetime) -> None:
 def _is_readable_check(version: PolicyVersion) -> None:
     """Raises Refused `bad_policy` for a document that this software, or this site, can't use."""
     try:
-        policy_tiers_check(policy_of(version))
+        policy_tiers_check(policy_of(version), version.document)
     except ValueError as error:
         raise invalid("bad_policy", refusal_text("bad_policy", error=error)[:300], "number") from error
 

@@ -127,6 +127,17 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "Slices made ahead",
+        (
+            (
+                "slice_ahead",
+                "GPUs sliced ahead",
+                "By class, such as h100 1. Empty GPUs get the slices that the forecast expects to be asked "
+                f"for. {NO_NAMES}: off.",
+            ),
+        ),
+    ),
+    (
         "Search limits",
         (
             ("moved_bookings", "Bookings moved for one", "Planned ones, at their own time."),

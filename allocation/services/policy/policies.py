@@ -65,7 +65,9 @@ LISTS = {"victim_rules": VICTIM_RULES, "order": ORDER_KEYS}
 # Seconds by tier, and the largest value.
 TIER_SECONDS = {"borrow_windows": 28 * _DAY, "headroom_for": 28 * _DAY}
 # Whole numbers by class, GPUs or percent, and the largest value.
-CLASS_NUMBERS = {"headroom": 100_000, "class_weights": 10_000}
+CLASS_NUMBERS = {"headroom": 100_000, "class_weights": 10_000, "slice_ahead": 100_000}
+# What nodes do, and no decision.
+NOT_SOLVERS = {"slice_ahead"}
 BY_NAME = TIER_SECONDS | CLASS_NUMBERS
 # The bounds of soft places have parameters of their own; parts come with an activation.
 _NOT_SET = ("soft_bounds", "parts")
@@ -109,7 +111,9 @@ def policy_read(document: object, number: int) -> Policy:
         _entry_check(name, value)
     solvers = {name: each for name, each in entries.items() if name in MOST}
     solvers |= {name: tuple(entries[name]) for name in LISTS if name in entries}
-    solvers |= {name: tuple(sorted(entries[name].items())) for name in BY_NAME if name in entries}
+    solvers |= {
+        name: tuple(sorted(entries[name].items())) for name in BY_NAME.keys() - NOT_SOLVERS if name in entries
+    }
     bounds = place_policy_of(entries).solver_bounds
     policy = Policy(version=number, soft_bounds=bounds, **solvers)
     if policy.grid > policy.horizon:
@@ -167,8 +171,8 @@ def _order_check(order: list[str]) -> None:
         raise ValueError(refusal_text("policy_order_first", key=repr(ORDER_KEYS[0])))
 
 
-def policy_tiers_check(policy: Policy) -> None:
-    """Raises ValueError for a tier or a class that does not exist."""
+def policy_tiers_check(policy: Policy, document: Mapping[str, Any]) -> None:
+    """Raises ValueError for a tier or a class that does not exist, of a policy and its document."""
     known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
     named = [tier for tier, _ in policy.borrow_windows]
     # Which work has to start at once is said tier by tier.
@@ -178,8 +182,8 @@ def policy_tiers_check(policy: Policy) -> None:
         names = ", ".join(sorted(known - {ANY_TIER}))
         raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
     classes = set(GpuClass.objects.values_list("slug", flat=True))
-    named_classes = (*policy.headroom, *policy.class_weights)
-    missing_class = next((name for name, _ in named_classes if name not in classes), None)
+    counted = (*dict(policy.headroom), *dict(policy.class_weights), *document.get("slice_ahead", {}))
+    missing_class = next((name for name in counted if name not in classes), None)
     if missing_class is not None:
         names = ", ".join(sorted(classes))
         raise ValueError(refusal_text("policy_class", name=repr(missing_class[:40]), known=names))
@@ -240,13 +244,14 @@ def policy_tunables(policy: Policy) -> dict[str, PolicyValue]:
     found = {
         each.name: getattr(policy, each.name) for each in fields(policy)[1:] if each.name not in _NOT_SET
     }
-    return found | {name: dict(found[name]) for name in BY_NAME}
+    return found | {name: dict(found[name]) for name in BY_NAME if name not in NOT_SOLVERS}
 
 
 def policy_values(document: dict[str, Any]) -> dict[str, PolicyValue]:
     """Every parameter of a valid document with its value, including defaults."""
     own = asdict(node_policy_of(document)) | asdict(presence_policy_of(document))
     own |= asdict(place_policy_of(document))
+    own |= {name: dict(document.get(name, {})) for name in sorted(NOT_SOLVERS)}
     return policy_tunables(policy_read(document, 0)) | own
 
 
@@ -376,7 +381,7 @@ def policy_dry_run(document: object, now: datetime, scenario: Mapping[Key, Value
     `bad_policy`."""
     try:
         policy = policy_read(document, 0)
-        policy_tiers_check(policy)
+        policy_tiers_check(policy, document if isinstance(document, dict) else {})
         snapshot = with_peaks(scenario_snapshot(snapshot_read(now), scenario), policy, now)
         with gc_paused():
             solve(snapshot, policy)

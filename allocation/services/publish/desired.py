@@ -12,7 +12,7 @@ from django.db.models import Count
 import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
-from allocation.points import notebooks_ordered
+from allocation.points import notebooks_ordered, slices_ahead
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -53,7 +53,7 @@ _Run = tuple[UUID, datetime]
 @dataclass(frozen=True, slots=True)
 class _Site:
     """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
-    pauses by booking; profile numbers by model and name; notebooks by node."""
+    pauses by booking; profile numbers by model and name; notebooks by node; slices to make ahead by GPU."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
     allocations: Mapping[UUID, Sequence[Allocation]]
@@ -62,6 +62,7 @@ class _Site:
     gangs: Mapping[UUID, tuple[wire.Gang, ...]]
     profiles: Mapping[tuple[str, str], int]
     notebooks: Mapping[UUID, tuple[wire.DesiredNotebook, ...]]
+    prepared: Mapping[UUID, tuple[wire.DesiredSlice, ...]]
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
@@ -94,6 +95,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
         gangs=gangs_on(allocations),
         profiles={(model, profile): number for model, profile, number in profiles},
         notebooks=notebooks_ordered([node.id for node in nodes]),
+        prepared=slices_ahead([node.id for node in nodes]),
     )
 
 
@@ -112,12 +114,13 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
         if node.engine == Node.Engine.KUBERNETES:
             wanted = replace(wanted, project=row.booking.project.slug)
         desired[row.gpu_id].append(wanted)
+    ahead = site.prepared if agent_supports(node, wire.PREPARES_SINCE) else {}
     return wire.Desired(
         node=node.name,
         epoch=epoch,
         generation=node.generation,
         gpus=tuple(
-            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, desired[gpu.id])
+            _desired_gpu(gpu.uuid, gpu.mode_wanted or gpu.mode, desired[gpu.id], ahead.get(gpu.id, ()))
             for gpu in site.gpus.get(node.id, ())
         ),
         gangs=site.gangs.get(node.id, ()) if agent_supports(node, wire.ADDED_FIELDS_SINCE) else (),
@@ -218,11 +221,18 @@ def _notice(row: Allocation, pause: Pause | None) -> wire.Notice | None:
     )
 
 
-def _desired_gpu(uuid: str, mode: str, allocations: list[wire.DesiredAllocation]) -> wire.DesiredGpu:
-    """A GPU's desired mode and allocations; running allocations determine the mode."""
+def _desired_gpu(
+    uuid: str,
+    mode: str,
+    allocations: list[wire.DesiredAllocation],
+    prepared: tuple[wire.DesiredSlice, ...],
+) -> wire.DesiredGpu:
+    """A GPU's desired mode and allocations; running allocations determine the mode, then slices that are
+    made ahead."""
     running = [item for item in allocations if item.state == "run"] or allocations
-    wanted: wire.Mode = "sliced" if mode == "sliced" else "whole"
+    wanted: wire.Mode = "sliced" if mode == "sliced" or prepared else "whole"
     if running:
         wanted = "sliced" if running[0].profile else "whole"
         wanted = "shared" if running[0].share is not None else wanted
-    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations))
+    ahead = prepared if wanted == "sliced" else ()
+    return wire.DesiredGpu(uuid=uuid, mode=wanted, allocations=tuple(allocations), prepared=ahead)

@@ -15,6 +15,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.demand.models import DemandHour
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.figures import Figures, Whose, busy_by_hour, figures_of
 from allocation.models import Allocation, Booking, ChargeSum, Gpu, GpuUse, Pause
@@ -42,6 +43,17 @@ def lived(site: Site, seed: int, now: datetime) -> None:
         gpus = list(Gpu.objects.order_by("number"))
         owner = BudgetOwner(site.tenant.id, site.hidden.id)
         budget_put(actor_id=None, owner=owner, terms=BudgetTerms(month, Decimal(900)), now=now)
+        first = (now - timedelta(days=12)).replace(minute=0, second=0, microsecond=0)
+        DemandHour.objects.bulk_create(
+            DemandHour(
+                gpu_class_id=gpus[0].gpu_class_id,
+                at=first + number * HOUR,
+                requested=0,
+                in_use=2,
+                wanted=draw.choice((2, 2.05, 2.5)),
+            )
+            for number in range(288)
+        )
     for number, gpu in enumerate(gpus * 2):
         project = draw.choice((site.project, site.hidden))
         person = site.people[draw.choice(("researcher", "lead"))].pk
@@ -114,7 +126,7 @@ Table = dict[tuple[date, str], Figures]
 def by_hand(days: Period, now: datetime) -> Table:
     """The figures by project and day, from the rows one by one."""
     found: Table = defaultdict(Figures)
-    places = list(Allocation.objects.filter(state__in=RAN).select_related("booking__project"))
+    places = list(Allocation.objects.filter(state__in=RAN).select_related("booking__project", "gpu"))
     for place in places:
         _hours_by_hand(found, place, days, now)
     _waits_by_hand(found, places, days, now)
@@ -153,6 +165,11 @@ def _waits_by_hand(found: Table, places: list[Allocation], days: Period, now: da
 
 
 def _use_by_hand(found: Table, places: dict[UUID, Allocation], days: Period, now: datetime) -> None:
+    waited = {
+        (row.gpu_class_id, row.at.astimezone(UTC))
+        for row in DemandHour.objects.all()
+        if row.wanted - row.in_use >= 0.1
+    }
     for row in GpuUse.objects.filter(allocation_id__isnull=False, at__lt=now):
         day = row.at.astimezone(UTC).date()
         if row.allocation_id is None or not days.starts <= day < days.ends:
@@ -162,6 +179,9 @@ def _use_by_hand(found: Table, places: dict[UUID, Allocation], days: Period, now
         each.measured_gpu_hours += row.seconds * part
         if row.processes_max == 0 or (row.busy_avg is not None and row.busy_avg < 5):
             each.unused_gpu_hours += row.seconds * part
+            hour = row.at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+            if (place.gpu.gpu_class_id, hour) in waited:
+                each.dark_gpu_hours += row.seconds * part
         if row.busy_avg is not None:
             each.rated += row.measured * part
             each.busy += row.measured * part * Decimal(row.busy_avg)
@@ -177,6 +197,7 @@ def shown_of(figures: Figures) -> tuple[object, ...]:
         figures.price,
         figures.measured_gpu_hours,
         figures.unused_gpu_hours,
+        figures.dark_gpu_hours,
         figures.kwh,
         figures.energy_gpu_hours,
         figures.rated,

@@ -251,6 +251,7 @@ def test_the_page_shows_costs_and_saves_a_limit(site: Site, campaign: Campaign, 
     form = {"act": "limit", "most": "50", "count": "1000", "unit": "step", "action": "notify"}
     assert client.post(address, form).status_code == 302
     page = shown(client, address)
+    assert '<option value="notify" selected>' in page
     assert "at most €50.00 for 1,000 steps; €60.00 so far, 120 % of it" in page
     budget = budget_of(campaign)
     ladder = shown(client, f"/t/helix/budgets/{budget.id}")
