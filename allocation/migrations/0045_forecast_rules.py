@@ -23,7 +23,7 @@ RIGHTS = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0042_appeals'),
+        ('allocation', '0043_class_weights'),
         ('tenants', '0009_rights_to_credentials'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

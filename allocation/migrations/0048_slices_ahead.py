@@ -10,13 +10,13 @@ from tenants.platform.wall import no_right, system_table
 headroom = importlib.import_module("allocation.migrations.0035_headroom")
 SLICES = "allocation_sliceahead"
 RIGHTS = system_table(SLICES) + no_right("DELETE", SLICES) + no_right("INSERT, UPDATE, DELETE", SLICES, roles="portal_ops")
-OBJECTS = ("borrow_windows", "headroom", "headroom_for")
+OBJECTS = ("borrow_windows", "headroom", "headroom_for", "class_weights")
 
 
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0039_backlog_rules'),
+        ('allocation', '0046_machines_leave'),
         ('tenants', '0008_directory_ids'),
     ]
 

@@ -195,11 +195,19 @@ def test_a_new_policy_is_live_at_once_and_the_old_one_is_kept(lab: Lab) -> None:
         '{"borrow_windows": {"x": 0.5}}',
         '{"headroom": {"x": 0.5}}',
         '{"headroom_for": 1}',
+        '{"class_weights": {"x": 0.5}}',
+        '{"slice_ahead": 1}',
     ],
 )
 def test_the_database_itself_takes_nothing_else(lab: Lab, document: str) -> None:
     with as_system(), pytest.raises(IntegrityError, match="policy_of_whole_numbers"):
         PolicyVersion.objects.create(number=99, document=json.loads(document), state="draft", created=NOW)
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_the_database_takes_each_parameter_that_has_values_by_name(lab: Lab, name: str) -> None:
+    with as_system():
+        PolicyVersion.objects.create(number=99, document={name: {"x": 1}}, state="draft", created=NOW)
 
 
 def test_the_command_shows_changes_and_refuses(lab: Lab) -> None:
