@@ -77,12 +77,10 @@ OPEN = {
     "operator-access/<uuid:access_id>/end",
     "operator-notifications/<uuid:notification_id>",
     # Everybody may close a banner that they see.
-    "announcements/<uuid:announcement_id>/dismiss",
-    "announcements/<uuid:announcement_id>/withdraw",
+    *(f"announcements/<uuid:announcement_id>/{act}" for act in ("dismiss", "withdraw")),
     "disputes/<uuid:dispute_id>/answer",
     "platform/pause-appeals/<uuid:appeal_id>/answer",
-    "failed-messages/<int:failed_id>/retry",
-    "failed-messages/<int:failed_id>/dismiss",
+    *(f"failed-messages/<int:failed_id>/{act}" for act in ("retry", "dismiss")),
     # Those of the platform: tests/api/frame/test_webhooks_api.py.
     "platform-webhooks/<uuid:webhook_id>",
     "platform-webhooks/<uuid:webhook_id>/enabled",

@@ -22,6 +22,7 @@ from tenants.platform.errors import Refused, missing
 
 Rule = TypeVar("Rule", bound=RentingRule)
 NOTE_LENGTH = 300
+_ACTIONS = {"backlog": "backlog_rule.set", "forecast": "forecast_rule.set"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def rule_set(
             tenant_id=actor.tenant_id, project=row, gpu_class_id=gpu_class, defaults=facts
         )
         logged = [name for name in facts if name not in ("note", "changed", "changed_by_id", "checked")]
-        audited(actor, f"{kind.SOURCE}_rule.set", rule, now, "project", "gpu_class_id", *logged)
+        audited(actor, _ACTIONS[kind.SOURCE], rule, now, "project", "gpu_class_id", *logged)
     return rule
 
 
