@@ -28,6 +28,7 @@ sentences_add(
         "rule_spent": gettext_lazy("The rule has used its %(most)s of this month."),
         "backlog_found": gettext_lazy("Bookings that would wait too long: %(bookings)s, GPUs: %(gpus)s."),
         "forecast_missing": gettext_lazy("The class has no forecast of now."),
+        "forecast_hours": gettext_lazy("The next %(days)s days have %(hours)s hours."),
         "forecast_found": gettext_lazy(
             "Short hours that are expected in the next %(days)s days: %(hours)s, of up to %(gpus)s GPUs."
         ),

@@ -214,6 +214,8 @@ def test_rest_sets_and_lists_a_rule_for_each_class(site: Site) -> None:
         {"most_cost": "0"},
     ):
         assert site.lead.put(address, BODY | wrong).status_code in (400, 422), wrong
+    assert said(site.lead.put(address, BODY | {"days": 1, "hours": 25}))["param"] == "hours"
+    assert site.lead.put(address, BODY | {"days": 1, "hours": 24}).status_code == 200
     assert site.lead.put(address, BODY | {"gpu_class": "none"}).status_code == 422
     assert site.researcher.put(address, BODY).status_code == 403
     assert site.outsider.get(address).status_code == 404

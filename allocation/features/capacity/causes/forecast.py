@@ -22,10 +22,11 @@ from allocation.features.capacity.sprints import Mode
 from allocation.points import ClassForecast, class_forecasts
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
+from tenants.platform.errors import invalid
 from tenants.platform.terms import term, terms
 
 HOUR = timedelta(hours=1)
-MOST_DAYS = 14
+MOST_DAYS, DAY_HOURS = 14, 24
 # A rule reads the forecast so often; a new one is made each hour.
 EVERY = timedelta(minutes=15)
 # An older forecast says nothing of now.
@@ -44,7 +45,7 @@ class ForecastRuleTerms:
         "Hours that are short",
         "At least so many, by the middle of the forecast.",
         min_value=1,
-        max_value=MOST_DAYS * 24,
+        max_value=MOST_DAYS * DAY_HOURS,
     )
     days: int = term("In the coming days", "At most 14.", min_value=1, max_value=MOST_DAYS)
     count: int = term("GPUs", "At once, at most.", min_value=1, max_value=MOST_GPUS)
@@ -71,8 +72,11 @@ def forecast_rule_set(*, actor: Actor, project: str, terms: ForecastRuleTerms, n
     """Sets what a project rents of a class for expected shortages.
 
     Raises:
-        Refused: `not_found` or `not_allowed`.
+        Refused: `not_found`, `not_allowed`, or `too_many_hours` for more hours than the days have.
     """
+    if terms.hours > terms.days * DAY_HOURS:
+        text = refusal_text("forecast_hours", days=terms.days, hours=terms.days * DAY_HOURS)
+        raise invalid("too_many_hours", text, "hours")
     facts: dict[str, object] = {
         "mode": terms.mode,
         "hours": terms.hours,
