@@ -1,5 +1,7 @@
 """Hand-overs of bookings that have their GPUs, in transactions of their own."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import DatabaseError
 
@@ -10,7 +12,7 @@ from allocation.rules.states import State
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.invariants import invariants_check
 from tenants.access import Actor
-from tenants.models import PersonQuota
+from tenants.models import PersonQuota, QuotaWindow
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_member, a_user, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab
@@ -89,6 +91,31 @@ def test_a_limit_of_a_person_refuses_it_at_its_time(lab: Lab, nina: Actor) -> No
     offered(lab.actor, larger)
     assert refused(lambda: answered(hand_over_accept, nina, larger)) == "person_quota"
     assert stored(booking).owner_id == stored(larger).owner_id == lab.actor.user_id
+
+
+def test_a_limit_at_some_times_refuses_it_at_those_times(lab: Lab, nina: Actor) -> None:
+    with as_owner():
+        QuotaWindow.objects.create(
+            tenant_id=lab.tenant_id,
+            project=lab.project,
+            user_id=nina.user_id,
+            gpu_class_id="h100",
+            limit_units=0,
+            first_day=NOW.date() + timedelta(days=1),
+            last_day=NOW.date() + timedelta(days=1),
+            created=NOW,
+            created_by_id=lab.actor.user_id,
+        )
+    today, tomorrow = booked(lab, starts=NOW + 3 * HOUR), booked(lab, starts=NOW + 24 * HOUR)
+    with as_system():
+        cycle_run(NOW)
+    for each in (today, tomorrow):
+        assert stored(each).state == State.SCHEDULED
+        offered(lab.actor, each)
+    answered(hand_over_accept, nina, today)
+    assert refused(lambda: answered(hand_over_accept, nina, tomorrow)) == "person_quota"
+    assert stored(today).owner_id == nina.user_id
+    assert stored(tomorrow).owner_id == lab.actor.user_id
 
 
 def test_an_acceptance_of_another_transaction_changes_nothing(lab: Lab, nina: Actor) -> None:

@@ -244,6 +244,38 @@ def test_a_date_of_a_series_changes_alone_or_with_others(site: Site) -> None:
     assert (status, "The dates of a series keep their days." in page) == (409, True)
 
 
+def test_dates_in_conflict_are_listed_before_a_series_changes(site: Site) -> None:
+    now = timezone.now()
+    starts = (now + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
+    request = a_booking_request(site.project, an_ask(2, starts=starts))
+    repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
+    with tenant_tx(site.tenant.id):
+        series_request(actor=site.actor(), request=request, repeat=repeat, now=now)
+    with as_system():
+        Booking.objects.update(state=State.SCHEDULED, planned_starts=F("starts"), planned_class="h100")
+        booking = Booking.objects.order_by("starts")[1]
+        for node in Node.objects.all():
+            Maintenance.objects.create(
+                node=node,
+                starts=booking.not_before,
+                ends=booking.not_before + timedelta(hours=4),
+                drain_by=booking.not_before,
+                reason="Cables.",
+                created=now,
+                created_by=site.people["researcher"],
+            )
+    chosen = {"scope": "all", "parts": "all", "own": "stay", "count": "3"}
+    status, page = posted(site, booking, **chosen, act="look")
+    assert status == 200
+    assert "3 dates are decided in a few seconds." in page
+    assert "1 of 3 dates does not fit now. All dates stay as they are." in page
+    shown = page.split("Dates that do not fit: 1")[1]
+    assert f"{booking.label}: " in shown.split("</li>")[0]
+    assert shown.split("</ul>")[0].count("<li>") == 1
+    status, page = posted(site, booking, **chosen | {"count": "400"}, act="look")
+    assert (status, "Dates that do not fit: 3" in page) == (409, True)
+
+
 def test_the_form_of_a_paused_booking_names_the_time_that_is_left(booking: Booking) -> None:
     booking.state = State.PAUSED
     length = ChangeForm.of(booking, UTC).fields(None)[1]
