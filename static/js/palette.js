@@ -28,6 +28,8 @@ function paletteMake(source) {
   field.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape') return;
     event.preventDefault();
+    // Until the next frame the hidden field would take the next key.
+    field.blur();
     dialog.close();
   });
   dialog.append(form);
