@@ -23,7 +23,7 @@ class TurnRoundQuery(Strict):
 
 
 class TurnRoundOut(serializers.Serializer[Any]):
-    """What the newest changes of the last four weeks took, in seconds; at most 200."""
+    """What changes among the newest 200 starts of the last four weeks took, in seconds."""
 
     node = serializers.CharField()
     kind = serializers.ChoiceField(list(KINDS), help_text="`slices`: before or after the change.")

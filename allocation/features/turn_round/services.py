@@ -18,6 +18,9 @@ from allocation.models import Allocation
 
 MEASURED = timedelta(weeks=4)
 MOST_CHANGES = 200
+"""The newest starts on a node that its page counts."""
+MOST_PLANNED = 50
+"""Those that the solver's turn looks at, once an hour, on all nodes."""
 LEAST_CHANGES = 5
 WHOLE, SLICES = "whole", "slices"
 KINDS = {WHOLE: "Whole GPUs", SLICES: "Slices"}
@@ -28,28 +31,27 @@ LONGEST = timedelta(minutes=15)
 _PERCENT = 90
 # `ready_at` is of the last run and of all devices, so runs after a pause and on several nodes say nothing.
 _CHANGES = """
-SELECT node_id, kind, clearing, preparing FROM (
-  SELECT g.node_id, kind.name AS kind,
-    extract(epoch FROM before.closed - before.ended)::float8 AS clearing,
-    extract(epoch FROM b.ready_at - o.opened)::float8 AS preparing,
-    row_number() OVER (PARTITION BY g.node_id, kind.name ORDER BY o.opened DESC, o.id DESC) AS place
-  FROM allocation_occupancy o
-  JOIN allocation_allocation a ON a.id = o.allocation_id
-  JOIN allocation_booking b ON b.id = a.booking_id
-  JOIN allocation_gpu g ON g.id = o.gpu_id
-  CROSS JOIN LATERAL (
-    SELECT p.closed, least(upper(e.period), p.closed) AS ended, e.mode
-    FROM allocation_occupancy p JOIN allocation_allocation e ON e.id = p.allocation_id
-    WHERE p.gpu_id = o.gpu_id AND p.slots && o.slots AND p.closed <= o.opened
-    ORDER BY p.closed DESC, p.id DESC LIMIT 1) before
-  CROSS JOIN LATERAL (
-    SELECT CASE WHEN 'sliced' IN (a.mode, before.mode) THEN 'slices' ELSE 'whole' END AS name) kind
-  WHERE o.opened >= %(since)s AND o.opened < %(until)s AND b.pause_count = 0 AND b.ready_at >= o.opened
-    AND (%(node)s::uuid IS NULL OR g.node_id = %(node)s)
-    AND NOT EXISTS (
-      SELECT FROM allocation_allocation other JOIN allocation_gpu its ON its.id = other.gpu_id
-      WHERE other.booking_id = b.id AND its.node_id <> g.node_id AND other.state <> 'superseded')
-) found WHERE place <= %(most)s
+SELECT o.node_id, kind.name,
+  extract(epoch FROM before.closed - before.ended)::float8,
+  extract(epoch FROM b.ready_at - o.opened)::float8
+FROM (
+  SELECT o.*, g.node_id, row_number() OVER (PARTITION BY g.node_id ORDER BY o.opened DESC, o.id DESC) AS place
+  FROM allocation_occupancy o JOIN allocation_gpu g ON g.id = o.gpu_id
+  WHERE o.opened >= %(since)s AND o.opened < %(until)s AND (%(node)s::uuid IS NULL OR g.node_id = %(node)s)
+) o
+JOIN allocation_allocation a ON a.id = o.allocation_id
+JOIN allocation_booking b ON b.id = a.booking_id
+CROSS JOIN LATERAL (
+  SELECT p.closed, least(upper(e.period), p.closed) AS ended, e.mode
+  FROM allocation_occupancy p JOIN allocation_allocation e ON e.id = p.allocation_id
+  WHERE p.gpu_id = o.gpu_id AND p.slots && o.slots AND p.closed <= o.opened
+  ORDER BY p.closed DESC, p.id DESC LIMIT 1) before
+CROSS JOIN LATERAL (
+  SELECT CASE WHEN 'sliced' IN (a.mode, before.mode) THEN 'slices' ELSE 'whole' END AS name) kind
+WHERE o.place <= %(most)s AND b.pause_count = 0 AND b.ready_at >= o.opened
+  AND NOT EXISTS (
+    SELECT FROM allocation_allocation other JOIN allocation_gpu its ON its.id = other.gpu_id
+    WHERE other.booking_id = b.id AND its.node_id <> o.node_id AND other.state <> 'superseded')
 """
 
 
@@ -79,9 +81,12 @@ class TurnRound:
         return min(LONGEST, timedelta(minutes=ceil(took / timedelta(minutes=1))))
 
 
-def turn_rounds(now: datetime, node: UUID | None = None) -> dict[UUID, list[TurnRound]]:
-    """Returns what the newest changes of the last four weeks took, by node; whole GPUs first."""
-    facts = {"since": now - MEASURED, "until": now, "node": node, "most": MOST_CHANGES}
+def turn_rounds(
+    now: datetime, node: UUID | None = None, most: int = MOST_CHANGES
+) -> dict[UUID, list[TurnRound]]:
+    """Returns what changes among the newest starts of the last four weeks took, by node; whole GPUs
+    first."""
+    facts = {"since": now - MEASURED, "until": now, "node": node, "most": most}
     found: Mapping[tuple[UUID, str], list[tuple[float, float]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_CHANGES, facts)
@@ -118,7 +123,7 @@ def start_delay(gpus: Collection[UUID], starts: datetime, now: datetime) -> time
 @lru_cache(maxsize=2)
 def _delays(hour: datetime) -> dict[tuple[UUID, str], timedelta]:
     """What is announced, by node and kind; read once an hour, and empty where all starts are on time."""
-    found = turn_rounds(hour)
+    found = turn_rounds(hour, most=MOST_PLANNED)
     return {(node, row.kind): row.announced for node, rows in found.items() for row in rows if row.announced}
 
 
