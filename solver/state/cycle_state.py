@@ -19,8 +19,15 @@ class CycleState(RoomSearch):
     that have some), `held` what was held when the cycle began.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
-        """Load all held work, from what is `kept` of it. KeyError: unknown model."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        kept: Kept | None = None,
+        asked: frozenset[str] | None = None,
+    ) -> None:
+        """Load all held work, from what is `kept` of it. Room and quota are those of the classes that are
+        `asked` for (None: of all). KeyError: unknown model."""
         if not all(each.mode_changes for each in policy.variants):
             gpus = (
                 gpu if policy.of(gpu.gpu_class).mode_changes else _with_current_mode(gpu)
@@ -29,7 +36,7 @@ class CycleState(RoomSearch):
             snapshot = replace(snapshot, gpus=tuple(gpus))
         snapshot = replace(snapshot, tiers=policy.with_borrow_windows(snapshot.tiers))
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
-        super().__init__(snapshot, policy, work)
+        super().__init__(snapshot, policy, work, asked)
         self.frees: dict[str, int] = {}
         """By class, a number that changes when room has become free."""
         self._freed_last = 0

@@ -169,13 +169,13 @@ def _order_check(order: list[str]) -> None:
 
 def policy_tiers_check(policy: Policy) -> None:
     """Raises ValueError for a tier or a class that does not exist."""
-    known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
-    named = [tier for tier, _ in policy.borrow_windows]
+    known = set(Tier.objects.values_list("slug", flat=True))
+    named = [tier for tier, _ in policy.borrow_windows if tier != ANY_TIER]
     # Which work has to start at once is said tier by tier.
-    named += ["" if tier == ANY_TIER else tier for tier, _ in policy.headroom_for]
+    named += [tier for tier, _ in policy.headroom_for]
     unknown = next((tier for tier in named if tier not in known), None)
     if unknown is not None:
-        names = ", ".join(sorted(known - {ANY_TIER}))
+        names = ", ".join(sorted(known))
         raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
     classes = set(GpuClass.objects.values_list("slug", flat=True))
     missing_class = next((name for name, _ in policy.headroom if name not in classes), None)
