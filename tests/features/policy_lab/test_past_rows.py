@@ -14,11 +14,11 @@ from allocation.features.policy_lab.past import Past
 from allocation.features.policy_lab.past_rules import LEAST, NO_PRICES, prices_read, repeated_read, rules_read
 from allocation.features.policy_lab.rules_in_time import Rules
 from allocation.models import Booking, BookingArray, BookingChange, Gpu, Override, Pause, PauseCause
-from allocation.rules.limits_in_time import GPU_HOUR, CapRule, caps_at
 from allocation.rules.states import State
 from allocation.services.policy.scenario_sites import scenario_snapshot
 from allocation.services.policy.scenarios import NOTHING, scenario_read
 from allocation.services.record.terms import Terms, terms_of
+from allocation.services.snapshot.limits_in_time import GPU_HOUR, CapRule, caps_at
 from allocation.services.snapshot.snapshot import seconds
 from billing.models import PriceBook
 from solver import UNITS_PER_GPU, Snapshot
