@@ -32,8 +32,7 @@ from solver.model.plan import Plan
 from solver.model.policy import Policy
 from solver.preemption.search import Preemption
 from solver.rebinding.rebinding import Rebinding
-from solver.state.asked_classes import asked_classes
-from solver.state.cycle_state import CycleState
+from solver.state.cycle_state import CycleState, asked_classes
 from solver.state.kept import Kept
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
 
-from allocation.features.policy_lab.rules_in_time import DAY, NO_RULES, Foreseen, Granted, Rules
+from allocation.features.policy_lab.plays.rules_in_time import DAY, NO_RULES, Foreseen, Granted, Rules
 from allocation.models import Override as OverrideRow
 from allocation.models import Pause
 from allocation.services.policy.scenario_sites import quotas_under

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from allocation.features.policy_lab.history import history_read, history_with
-from allocation.features.policy_lab.past import Past
 from allocation.features.policy_lab.past_rules import LEAST, NO_PRICES, prices_read, repeated_read, rules_read
-from allocation.features.policy_lab.rules_in_time import Rules
+from allocation.features.policy_lab.plays.past import Past
+from allocation.features.policy_lab.plays.rules_in_time import Rules
 from allocation.models import Booking, BookingArray, BookingChange, Gpu, Override, Pause, PauseCause
 from allocation.rules.states import State
 from allocation.services.policy.scenario_sites import scenario_snapshot
