@@ -49,13 +49,14 @@ def begins_alike(site: Snapshot, policy: Policy, kept: Kept) -> bool:
 
 def decided(plan: Plan) -> tuple[Plan, list[str]]:
     """The plan without what a brief one does not say: why somebody waits, who borrows, and what else
-    would work; with the code of each refusal."""
+    would work; with the codes of refusals."""
     waits = tuple(replace(row, reasons=()) for row in plan.waits)
     assigns = tuple(replace(row, reasons=()) for row in plan.assigns)
     refusals = tuple(replace(row, reasons=(), alternatives=()) for row in plan.refusals)
-    codes = [row.reasons[0].code for row in plan.refusals]
-    plain = replace(plan, assigns=assigns, waits=waits, refusals=refusals, borrows=(), claims=())
-    return plain, codes
+    changes = tuple(replace(row, reasons=(), alternatives=()) for row in plan.changes)
+    codes = [each.code for row in (*plan.refusals, *plan.changes) for each in row.reasons]
+    plain = replace(plan, assigns=assigns, waits=waits, refusals=refusals, changes=changes)
+    return replace(plain, borrows=(), claims=()), codes
 
 
 def lived(seed: int) -> int:
