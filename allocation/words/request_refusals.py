@@ -135,7 +135,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "scenario_needs": gettext_lazy("Each of %(name)s needs %(needed)s."),
     "scenario_unknown": gettext_lazy("There is no %(name)s. Known: %(known)s."),
     "scenario_missing": gettext_lazy("There is no %(name)s on this site. A scenario changes what there is."),
-    "scenario_value": gettext_lazy("The value of %(name)s has another type."),
+    "scenario_value": gettext_lazy("The value of %(name)s has another type, or is out of range."),
     "scenario_many": gettext_lazy("A scenario has at most %(most)s values."),
     "policy_part_class": gettext_lazy("There is no GPU class %(name)s."),
     "policy_part_tenant": gettext_lazy("There is no organisation %(name)s."),
@@ -178,7 +178,7 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "policy_tiers": gettext_lazy(
         "%(name)s must be an object with whole numbers of seconds from 0 to %(most)s by tier."
     ),
-    "policy_tier": gettext_lazy("There is no tier %(tier)s. Known: %(known)s; * is all others."),
+    "policy_tier": gettext_lazy("There is no tier %(tier)s. Known: %(known)s."),
     "policy_classes": gettext_lazy(
         "%(name)s must be an object with whole numbers from 0 to %(most)s by GPU class."
     ),

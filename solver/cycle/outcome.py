@@ -35,7 +35,7 @@ class Outcome:
 
     `failed_claims`: by owner and kind of demand, the shortest duration for which planned starts
     were lifted in vain; `lifted_in_vain`: how many those were in all attempts. A `brief` plan does not
-    say why somebody waits, and who borrows.
+    say why somebody waits, who borrows, and what else would work.
     """
 
     state: CycleState
@@ -71,6 +71,9 @@ class Outcome:
 
     def refuse(self, request: Request, reasons: tuple[Reason, ...], able: tuple[Demand, ...]) -> None:
         """Refuse a request. `able` are the demands that another window would serve."""
+        if self.brief:
+            self.refusals.append(Refuse(request.booking, reasons))
+            return
         starts, until = max(request.earliest, self.state.now), None
         if not request.fixed:
             starts = self.state.first_start(request.earliest)

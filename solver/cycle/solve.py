@@ -32,7 +32,7 @@ from solver.model.plan import Plan
 from solver.model.policy import Policy
 from solver.preemption.search import Preemption
 from solver.rebinding.rebinding import Rebinding
-from solver.state.cycle_state import CycleState
+from solver.state.cycle_state import CycleState, asked_classes
 from solver.state.kept import Kept
 
 
@@ -40,7 +40,7 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None, *, brief
     """Decide all requests, extensions and orders of a snapshot in canonical order.
 
     `kept` has what an earlier cycle made of held work; the plan is the same without it. A `brief`
-    plan does not say why somebody waits, and who borrows.
+    plan does not say why somebody waits, who borrows, and what else would work.
     """
     if snapshot.notices:
         snapshot = as_unneeded(snapshot, of_no_claim(snapshot))
@@ -60,7 +60,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None, *, b
     """Decide with all idle GPUs where they are."""
     others = _other_turns(snapshot)
     # 1. Load running and held work, which does not move.
-    state = _state_of(snapshot, policy, earlier)
+    state = _state_of(snapshot, policy, earlier, asked_classes(snapshot) if brief else None)
     preemption = Preemption(state, snapshot)
     use = GuaranteedUse(state, snapshot)
     # 2. Compute the queue: all who wait, whether they have a planned start or not.
@@ -124,11 +124,13 @@ def _with_targets_behind(snapshot: Snapshot, turns: Iterable[Turn]) -> Snapshot:
     return replace(snapshot, changes=tuple(changes))
 
 
-def _state_of(snapshot: Snapshot, policy: Policy, kept: Kept | None) -> CycleState:
+def _state_of(
+    snapshot: Snapshot, policy: Policy, kept: Kept | None, asked: frozenset[str] | None
+) -> CycleState:
     """The state in which a cycle begins; from time to time a fresh one proves what is kept."""
-    state = CycleState(snapshot, policy, kept)
+    state = CycleState(snapshot, policy, kept, asked)
     if kept is not None and kept.is_to_compare(snapshot.now):
-        fresh = CycleState(snapshot, policy)
+        fresh = CycleState(snapshot, policy, asked=asked)
         if not state.begins_as(fresh):
             kept.drifted()
             return fresh

@@ -1,6 +1,6 @@
 """The GPUs of one class: the shapes that each can serve, how many fit, and what is left."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 from operator import attrgetter
@@ -177,7 +177,8 @@ class Pool(Columns):
         pairs = [(g, gpu.mode) for g, gpu in zip(self.geometries, self.gpus, strict=True)]
         self._valued = tuple(dict.fromkeys(pairs))
         self.value_kind: Index = np.array([self._valued.index(p) for p in pairs], dtype=np.intp)
-        self.scores = _scores_of(self._valued, mix, scoring)
+        self.scoring = scoring
+        self._scores: ScoreTables | None = None
         self.masks: Ints = np.array([g.masks for g in self.geometries], dtype=np.int64)
         """The number of masks of each column; states of a shared GPU follow them."""
         self.units_left = _padded([geometry.units_left for geometry, _ in self._valued])
@@ -194,14 +195,21 @@ class Pool(Columns):
 
     def with_mix(self, mix: Mix) -> "Pool":
         """The same columns for other future demand."""
-        return self.scored(mix, self.scores.scoring)
+        return self.scored(mix, self.scoring)
 
     def scored(self, mix: Mix, scoring: Scoring) -> "Pool":
         """The same columns for this future demand, with scores by these constants."""
         twin = copy(self)
-        twin.mix, twin.scores = mix, _scores_of(self._valued, mix, scoring)
-        twin._best = {}
+        twin.mix, twin.scoring = mix, scoring
+        twin._best, twin._scores = {}, None
         return twin
+
+    @property
+    def scores(self) -> ScoreTables:
+        """The scores of its GPUs, made when they are first asked for: many cycles place nothing."""
+        if self._scores is None:
+            self._scores = _scores_of(self._valued, self.mix, self.scoring)
+        return self._scores
 
     def geometry(self, gpu: str) -> Geometry:
         """Geometry of one of its GPUs. KeyError: not in this class."""
@@ -269,7 +277,7 @@ class Pool(Columns):
     def best_tables(self, profile: str) -> Best:
         """Best places of a profile by `value_kind` and busy mask: tables of (kinds × masks)."""
         if profile not in self._best:
-            self._best[profile] = _best_of(self._valued, self.mix, self.scores.scoring, profile)
+            self._best[profile] = _best_of(self._valued, self.mix, self.scoring, profile)
         return self._best[profile]
 
     def idle_until(self, taken: Ints, pin: tuple[str, ...] = ()) -> Ints:
@@ -306,13 +314,17 @@ def pools_of(
     mixes: Mapping[str, Mix] | None = None,
     scoring: Mapping[str, Scoring] = MappingProxyType({}),
     known: Mapping[str, Pool] | None = None,
+    asked: Container[str] | None = None,
 ) -> dict[str, Pool]:
     """The pools of a fleet by class, in the order of their names; `mixes` and `scoring` by class.
-    `known` are pools of the same fleet for earlier demand."""
+    `known` are pools of the same fleet for earlier demand, which stay as they are in classes that are not
+    `asked` for (None: all are)."""
     mixes = mixes or {}
     if known:
         return {
             name: each.scored(mixes.get(name, EVEN_MIX), scoring.get(name, DEFAULT_SCORING))
+            if asked is None or name in asked
+            else each
             for name, each in known.items()
         }
     by_slug = {model.slug: model for model in models}

@@ -8,7 +8,7 @@ and goes first to non-preemptible work: the owner's other work then borrows. Own
 are not restricted. Units; seconds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -79,11 +79,12 @@ class Quota:
         grid: Grid | None = None,
         instants: Mapping[str, list[int]] | Mapping[str, Ints] = MappingProxyType({}),
         headroom: Headroom | None = None,
+        asked: Container[str] | None = None,
     ) -> None:
         """Nothing is used. `capacity`: units of each class in the fleet. Units come free on the
         `grid`, as room does; GPU-hours are counted to the second. `instants`: by class, starts and
         ends of what will be added, which have their rows from the beginning. `headroom`: what is
-        kept free; None: nothing."""
+        kept free; None: nothing. `asked`: the only classes in which anything is counted; None: all."""
         self._headroom = headroom
         self._tiers = {tier.slug: tier for tier in snapshot.tiers}
         self._hours = (
@@ -115,6 +116,7 @@ class Quota:
                 self._tree_maker(name, instants.get(name, ())),
             )
             for name, rows in by_class.items()
+            if asked is None or name in asked
         }
 
     def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:

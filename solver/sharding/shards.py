@@ -43,7 +43,7 @@ def solve(
     `decide` may decide the shards elsewhere; None: here, one after the other. Sites of fewer than
     `split_from` held and waiting rows have one shard. `kept` has what the last call made of
     held work that is decided here; the plan is the same without it. A `brief` plan decides the same,
-    and does not say why somebody waits, and who borrows.
+    and does not say why somebody waits, who borrows, and what else would work.
     """
     classes = {gpu.gpu_class for gpu in snapshot.gpus}
     is_whole = len(classes) < 2 or size_of(snapshot) < split_from

@@ -5,11 +5,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from solver.model.demand import Fit
-from solver.model.inputs import Gpu, Held, Snapshot
+from solver.model.inputs import Gpu, Held, Request, Snapshot
 from solver.model.policy import Policy
 from solver.state.kept import Kept
 from solver.state.room_search import RoomSearch
 from solver.timeline.gpu_calendar import GpuCalendar
+
+_ALL_CLASSES = ("unneeded", "notices", "orders", "pending", "entries", "idle")
+"""Sections that may concern held work of any class."""
 
 
 class CycleState(RoomSearch):
@@ -19,8 +22,15 @@ class CycleState(RoomSearch):
     that have some), `held` what was held when the cycle began.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, kept: Kept | None = None) -> None:
-        """Load all held work, from what is `kept` of it. KeyError: unknown model."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        kept: Kept | None = None,
+        asked: frozenset[str] | None = None,
+    ) -> None:
+        """Load all held work, from what is `kept` of it. Room and quota are those of the classes that are
+        `asked` for (None: of all). KeyError: unknown model."""
         if not all(each.mode_changes for each in policy.variants):
             gpus = (
                 gpu if policy.of(gpu.gpu_class).mode_changes else _with_current_mode(gpu)
@@ -29,7 +39,7 @@ class CycleState(RoomSearch):
             snapshot = replace(snapshot, gpus=tuple(gpus))
         snapshot = replace(snapshot, tiers=policy.with_borrow_windows(snapshot.tiers))
         work = (kept or Kept()).held_work(snapshot.gpus, snapshot.models, snapshot.held)
-        super().__init__(snapshot, policy, work)
+        super().__init__(snapshot, policy, work, asked)
         self.frees: dict[str, int] = {}
         """By class, a number that changes when room has become free."""
         self._freed_last = 0
@@ -174,3 +184,73 @@ class CycleState(RoomSearch):
 def _with_current_mode(gpu: Gpu) -> Gpu:
     """The GPU as it is planned without changes of mode."""
     return gpu if gpu.stands is None else replace(gpu, mode=gpu.stands, pinned=False)
+
+
+def asked_classes(snapshot: Snapshot) -> frozenset[str] | None:
+    """The classes in which a plan may change something; None: any.
+
+    These are what requests, changes and later ends ask for, and classes that are connected with one of
+    these: by a node, by a mixed booking, or by work that may resume there when it is paused.
+    """
+    if any(getattr(snapshot, section) for section in _ALL_CLASSES):
+        return None
+    class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+    asked = set(_asked(snapshot, class_of))
+    links = _links(snapshot, class_of)
+    reached: set[str] = set()
+    while asked - reached:
+        name = (asked - reached).pop()
+        reached.add(name)
+        asked |= links.get(name, set())
+    return frozenset(reached)
+
+
+def _asked(snapshot: Snapshot, class_of: dict[str, str]) -> Iterator[str]:
+    longer = (each.request for each in snapshot.extensions if each.request is not None)
+    targets = (each.target for each in snapshot.changes)
+    for request in (*snapshot.requests, *targets, *longer):
+        yield from _classes_of(request, class_of)
+    bookings = {each.booking for each in snapshot.changes} | {each.booking for each in snapshot.extensions}
+    for row in snapshot.held if bookings else ():
+        if row.booking in bookings and row.place.gpu in class_of:
+            yield class_of[row.place.gpu]
+
+
+def _classes_of(request: Request, class_of: dict[str, str]) -> Iterator[str]:
+    yield from request.ask.all_classes
+    places = () if request.planned is None else request.planned.places
+    yield from (class_of[place.gpu] for place in (*places, *request.home) if place.gpu in class_of)
+
+
+def _links(snapshot: Snapshot, class_of: dict[str, str]) -> dict[str, set[str]]:
+    """By class, those that are connected with it."""
+    found: dict[str, set[str]] = {}
+    by_node: dict[str, set[str]] = {}
+    for gpu in snapshot.gpus:
+        by_node.setdefault(gpu.node, set()).add(gpu.gpu_class)
+    _join(found, by_node.values())
+    mixed: dict[str, set[str]] = {}
+    for row in snapshot.held:
+        if row.mixed and row.place.gpu in class_of:
+            mixed.setdefault(row.booking, set()).add(class_of[row.place.gpu])
+    _join(found, mixed.values())
+    several = {each.booking: set(_classes_of(each, class_of)) for each in snapshot.running}
+    _join(found, _with_held(several, snapshot.held, class_of))
+    return found
+
+
+def _with_held(
+    several: dict[str, set[str]], held: Iterable[Held], class_of: dict[str, str]
+) -> Iterable[set[str]]:
+    """The classes that may-be-paused bookings have and may resume in."""
+    for row in held:
+        if row.booking in several and row.place.gpu in class_of:
+            several[row.booking].add(class_of[row.place.gpu])
+    return several.values()
+
+
+def _join(found: dict[str, set[str]], groups: Iterable[set[str]]) -> None:
+    for group in groups:
+        if len(group) > 1:
+            for name in group:
+                found.setdefault(name, set()).update(group)

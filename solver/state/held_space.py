@@ -76,9 +76,13 @@ class HeldSpace:
     some), `held` what was held when the cycle began.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
-        """Load the work. KeyError: unknown model."""
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, work: HeldWork, asked: frozenset[str] | None = None
+    ) -> None:
+        """Load the work, with room and quota in the classes that are `asked` for alone (None: in all).
+        KeyError: unknown model."""
         self.now, self.policy, self.work, self._held_rows = snapshot.now, policy, work, snapshot.held
+        self._asked = asked
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         # 1. The seconds at which something begins or ends.
         ends = self.free_from_all(work.table.ends)
@@ -90,9 +94,9 @@ class HeldSpace:
         instants = self._instants(opens, snapshot.requests)
         # 2. The fleet, with calendars that have rows for these seconds.
         mixes = mixes_of(work.kinds, snapshot.requests)
-        known = work.pools
         scoring = {name: policy.of(name).scoring for name in instants}
-        self.pools: dict[str, Pool] = pools_of(snapshot.gpus, snapshot.models, mixes, scoring, known)
+        fleet = (snapshot.gpus, snapshot.models)
+        self.pools: dict[str, Pool] = pools_of(*fleet, mixes, scoring, work.pools, asked)
         work.pools = self.pools
         self.capacity = {name: len(pool) * UNITS_PER_GPU for name, pool in self.pools.items()}
         every = rising(np.concatenate([np.zeros(0, dtype=np.int64), *instants.values()]))
@@ -102,16 +106,26 @@ class HeldSpace:
         self.all = Occupancy({}, hosts, shares, modes)
         self.firm = Occupancy({}, hosts.copy(), shares, modes)
         # 3. Use of quota, and who may be paused.
-        kept_free = Headroom.of(snapshot, policy, self.grid, instants)
-        self.quota = Quota(snapshot, self.capacity, self.grid, instants, kept_free)
-        self.quota.add_table(self.quota.uses_of(work.table, ends))
+        self.quota = self._quota_of(snapshot, instants, ends)
         self.held_uses = HeldUses(self.quota, work.table)
-        runners = running_bookings_of(snapshot, policy, self.pools, self.quota, self.grid, work)
-        self.running = RunningBookings(runners)
+        pools = {name: pool for name, pool in self.pools.items() if self._is_asked_for(name)}
+        self.running = RunningBookings(
+            running_bookings_of(snapshot, policy, pools, self.quota, self.grid, work)
+        )
         # 4. What is held, class by class.
-        for name in self.pools:
+        for name in pools:
             self._load(name, instants[name])
         self.held = self.all.copy()
+
+    def _quota_of(self, snapshot: Snapshot, instants: dict[str, Ints], ends: Ints) -> Quota:
+        """The quota with the use of held work, which ends then."""
+        kept_free = Headroom.of(snapshot, self.policy, self.grid, instants)
+        quota = Quota(snapshot, self.capacity, self.grid, instants, kept_free, self._asked)
+        quota.add_table(quota.uses_of(self.work.table, ends))
+        return quota
+
+    def _is_asked_for(self, gpu_class: str) -> bool:
+        return self._asked is None or gpu_class in self._asked
 
     def class_of(self, gpu: str) -> str | None:
         """Class of a GPU; None when the fleet does not have it."""
@@ -172,8 +186,11 @@ class HeldSpace:
             all(mine.is_same(its) for mine, its in layers)
             and self.quota.is_same(other.quota)
             and self.work.is_same(other.work)
-            and {name: pool.mix for name, pool in self.pools.items()}
-            == {name: pool.mix for name, pool in other.pools.items()}
+            and all(
+                pool.mix == other.pools[name].mix
+                for name, pool in self.pools.items()
+                if self._is_asked_for(name)
+            )
             and list(self.running.every()) == list(other.running.every())
         )
 
@@ -182,7 +199,8 @@ class HeldSpace:
 
         `opens` are the seconds at which the rows of held work give back their room.
         """
-        planned: dict[str, set[int]] = {name: set() for name in self._class_of.values()}
+        names = filter(self._is_asked_for, self._class_of.values())
+        planned: dict[str, set[int]] = {name: set() for name in names}
         for request in requests:
             if request.planned is not None:
                 for name in {self.class_of(place.gpu) for place in request.planned.places}:

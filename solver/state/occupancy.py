@@ -76,4 +76,4 @@ class Occupancy:
 
     def needs_hosts(self, demand: Demand, pool: Pool) -> bool:
         """True when the nodes' cores and memory matter to the choice of places."""
-        return any(demand.host_resources) or (pool.scores.needs_cores and self.hosts.are_known)
+        return any(demand.host_resources) or (self.hosts.are_known and pool.scores.needs_cores)

@@ -38,14 +38,16 @@ class _WindowState:
 class RoomSearch(HeldSpace):
     """The search for room and quota: at one second, or at the earliest one."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, work: HeldWork) -> None:
-        """Load the work. KeyError: unknown model."""
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, work: HeldWork, asked: frozenset[str] | None = None
+    ) -> None:
+        """Load the work, as `HeldSpace`. KeyError: unknown model."""
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
         self._next_seconds: dict[tuple[str, int], list[int]] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         self._windows: dict[str, dict[tuple[object, ...], _WindowState]] = {}
-        super().__init__(snapshot, policy, work)
+        super().__init__(snapshot, policy, work, asked)
         self.bounds = RoomBounds(self.all.gpus)
 
     def is_quiet(self, classes: Iterable[str]) -> bool:

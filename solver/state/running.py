@@ -278,9 +278,9 @@ def running_bookings_of(
     grid: Grid,
     work: HeldWork,
 ) -> list[RunningBooking]:
-    """Bookings that run whole, in a tier that may be paused once more: on one class, or on each
-    class of a mixed one."""
-    pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus}
+    """Bookings that run whole, in a tier that may be paused once more: on one of the `pools`, or on
+    each class of a mixed one."""
+    pool_of = {gpu.id: pools[gpu.gpu_class] for gpu in snapshot.gpus if gpu.gpu_class in pools}
     found = []
     for every in work.started:
         rows = [row for row in every if quota.tier(row.quota_tier).pausable]

@@ -406,6 +406,9 @@ ACTS: dict[str, Act] = {
     "manage.py freeze": Act("freeze.ended", "portal_mode", {"entries": ["end"]}, sites.frozen),
     "manage.py outage": Act("outage.ended", "portal_mode", {"entries": ["end"]}, sites.announced),
     "manage.py policy": Act("policy.published", "policy", {"entries": ["grid=600"]}),
+    "manage.py policy_shadow": Act(
+        "policy.shadow_begun", "policy", {"begin": 2}, sites.drafted, has_before=False
+    ),
     "manage.py policy_trial": Act(
         "policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False
     ),

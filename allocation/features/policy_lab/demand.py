@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from allocation.features.policy_lab.jobs import DAY
-from allocation.features.policy_lab.past import Changed, History, Past
+from allocation.features.policy_lab.plays.jobs import DAY
+from allocation.features.policy_lab.plays.past import Changed, History, Past
 from solver import Request
 from tenants.platform.terms import term, terms
 

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from allocation.features.policy_lab.history import Names
-from allocation.features.policy_lab.jobs import DAY
-from allocation.features.policy_lab.past import Fate, History, Outcome, Past
 from allocation.features.policy_lab.past_rules import Prices, Repeated
+from allocation.features.policy_lab.plays.jobs import DAY
+from allocation.features.policy_lab.plays.past import Fate, History, Outcome, Past
 from solver.model.inputs import MILLION, UNITS_PER_GPU
 
 HOUR = 3_600

@@ -9,8 +9,8 @@ from django.db import connection
 from django.db.models import Q
 
 from allocation.features.policy_lab.demand import source_of
-from allocation.features.policy_lab.past import History, Outage, Planned
 from allocation.features.policy_lab.past_bookings import Bookings, bookings_read
+from allocation.features.policy_lab.plays.past import History, Outage, Planned
 from allocation.models import Gpu, GpuEvent, Maintenance
 from allocation.services.policy.scenario_sites import scenario_site
 from allocation.services.policy.scenarios import Key, Value

@@ -16,7 +16,7 @@ from allocation.features.policy_lab.charts import changes_of, days_of
 from allocation.features.policy_lab.demand import DemandTerms
 from allocation.features.policy_lab.guard_form import ActivateForm, figure_choices
 from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
-from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of
+from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS, csv_lines, money_of, notes_of
 from allocation.features.policy_lab.scenario_form import scenario_page
 from allocation.features.policy_lab.shadows import (
     ShadowTerms,
@@ -188,6 +188,7 @@ def _trial_shown(actor: PlatformActor, now: datetime, trial_id: UUID) -> dict[st
         "report": report,
         "begins": datetime.fromtimestamp(report["begins"], UTC),
         "totals": [(label, *(_figure(side[name], scale) for side in sides)) for label, name, scale in TOTALS],
+        "notes": list(notes_of(report)),
         "groups": groups,
         "days": days_of(report["days"]),
         "changes": changes_of([*report["tiers"], *report["tenants"]]),

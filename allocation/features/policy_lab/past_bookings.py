@@ -9,7 +9,7 @@ from itertools import islice
 from django.db import connection
 from django.db.models import Q
 
-from allocation.features.policy_lab.past import Changed, Past
+from allocation.features.policy_lab.plays.past import Changed, Past
 from allocation.models import Booking, BookingArray, BookingChange
 from allocation.models.bookings import booking_label
 from allocation.rules.ask import MIN_DURATION_SECONDS

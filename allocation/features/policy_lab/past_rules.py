@@ -7,14 +7,14 @@ from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
 
-from allocation.features.policy_lab.rules_in_time import DAY, NO_RULES, Foreseen, Granted, Rules
+from allocation.features.policy_lab.plays.rules_in_time import DAY, NO_RULES, Foreseen, Granted, Rules
 from allocation.models import Override as OverrideRow
 from allocation.models import Pause
-from allocation.rules.limits_in_time import HORIZON_DAYS
 from allocation.services.policy.scenario_sites import quotas_under
 from allocation.services.policy.scenarios import Key, Value, scenario_prices
 from allocation.services.snapshot.cap_rows import cap_rules_of
 from allocation.services.snapshot.inner_limit_rows import inner_limits_read, window_steps_of
+from allocation.services.snapshot.limits_in_time import HORIZON_DAYS
 from allocation.services.snapshot.override_rows import KINDS, override_of
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import quotas_read

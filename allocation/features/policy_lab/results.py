@@ -27,7 +27,8 @@ COLUMNS = (
 )
 KINDS = {"tiers": "tier", "tenants": "organisation", "projects": "project"}
 SIDES = ("active", "candidate")
-HOUR = 3_600
+HOUR, MINUTE = 3_600, 60
+_SIDE_WORDS = {"active": "In force", "candidate": "Candidate"}
 EFFECTS = {
     "longer": "waits longer",
     "shorter": "waits less",
@@ -60,16 +61,38 @@ def _values(row: Mapping[str, Any], side: str) -> list[str]:
     return ["" if each is None else str(each) for each in values]
 
 
+def notes_of(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yields how repeated work was estimated, and where headroom was played, in words."""
+    for side in SIDES:
+        repeated = report.get("repeated", {}).get(side, ())
+        if repeated and (side == "active" or repeated != report["repeated"]["active"]):
+            yield f"{_SIDE_WORDS[side]}: {'; '.join(map(_repeated_words, repeated))}."
+        days = report.get("headroom_days", {}).get(side)
+        if days:
+            peaks = f"peaks were foreseen on {counted(days, 'day')}"
+            yield f"{_SIDE_WORDS[side]}: {peaks}, in which GPUs are kept free."
+
+
+def _repeated_words(row: Mapping[str, Any]) -> str:
+    """Such as: a pause of spot repeats 20 min, the mean of 14 pauses of the tier."""
+    if row["of"] == "nothing":
+        return f"a pause of {row['tier']} repeats no work, because too few past pauses say how much"
+    whose = "the tier" if row["of"] == "tier" else f"all tiers that pause by {row['method']}"
+    minutes = round(row["seconds"] / MINUTE)
+    return f"a pause of {row['tier']} repeats {minutes} min, the mean of {row['pauses']} pauses of {whose}"
+
+
 def text_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yields the results as a table, the version in force first."""
     days = (report["ends"] - report["begins"]) / 86_400
     yield f"{counted(report['bookings'], 'booking')} in {days:.1f} days, {counted(report['seeds'], 'seed')}"
     yield ""
-    yield f"{'':<26}{'in force':>12}{'candidate':>12}"
+    yield f"{'':<26}{'in force':>14}{'candidate':>14}"
     for label, name, scale in TOTALS:
         both = [report["totals"][side][name] for side in SIDES]
         shown = ["not measured" if each is None else f"{each / scale:,.1f}" for each in both]
-        yield f"{label:<26}{shown[0]:>12}{shown[1]:>12}"
+        yield f"{label:<26}{shown[0]:>14}{shown[1]:>14}"
+    yield from notes_of(report)
     for key, kind in KINDS.items():
         yield ""
         yield f"{kind:<28}{'asked':>7}{'p50 min':>16}{'p95 min':>16}  change"

@@ -20,7 +20,6 @@ from allocation.features.policy_lab.history import (
     lengths_of,
 )
 from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialPart
-from allocation.features.policy_lab.past import Fate, History, Outcome
 from allocation.features.policy_lab.past_rules import (
     Prices,
     Repeated,
@@ -29,7 +28,8 @@ from allocation.features.policy_lab.past_rules import (
     repeated_read,
     rules_read,
 )
-from allocation.features.policy_lab.play import Play
+from allocation.features.policy_lab.plays.past import Fate, History, Outcome
+from allocation.features.policy_lab.plays.play import Play
 from allocation.models import Booking, PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version

@@ -173,13 +173,13 @@ def _order_check(order: list[str]) -> None:
 
 def policy_tiers_check(policy: Policy, document: Mapping[str, Any]) -> None:
     """Raises ValueError for a tier or a class that does not exist, of a policy and its document."""
-    known = {ANY_TIER, *Tier.objects.values_list("slug", flat=True)}
-    named = [tier for tier, _ in policy.borrow_windows]
+    known = set(Tier.objects.values_list("slug", flat=True))
+    named = [tier for tier, _ in policy.borrow_windows if tier != ANY_TIER]
     # Which work has to start at once is said tier by tier.
-    named += ["" if tier == ANY_TIER else tier for tier, _ in policy.headroom_for]
+    named += [tier for tier, _ in policy.headroom_for]
     unknown = next((tier for tier in named if tier not in known), None)
     if unknown is not None:
-        names = ", ".join(sorted(known - {ANY_TIER}))
+        names = ", ".join(sorted(known))
         raise ValueError(refusal_text("policy_tier", tier=repr(unknown[:40]), known=names))
     classes = set(GpuClass.objects.values_list("slug", flat=True))
     counted = (*dict(policy.headroom), *dict(policy.class_weights), *document.get("slice_ahead", {}))

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from allocation.rules.limits_in_time import CapRule, caps_at
+from allocation.services.snapshot.limits_in_time import CapRule, caps_at
 from solver import Cap, LabLimit, Used
 from tenants.models import LabQuota, Quota
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from allocation.rules.limits_in_time import HORIZON_DAYS
+from allocation.services.snapshot.limits_in_time import HORIZON_DAYS
 from solver import FOREVER, LabLimit, Limit, Override, PersonLimit
 from tenants.lab_queries import times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow

@@ -5,8 +5,8 @@ from datetime import datetime
 from django.db.models import Q
 
 from allocation.models import Override as OverrideRow
-from allocation.rules.limits_in_time import GPU_HOUR
 from allocation.rules.states import TERMINAL
+from allocation.services.snapshot.limits_in_time import GPU_HOUR
 from solver import Override
 
 KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)

@@ -3,21 +3,27 @@
 import json
 from argparse import ArgumentParser
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from allocation.features.policy_lab.demand import DemandTerms
+from allocation.features.policy_lab.models import PolicyTrial
 from allocation.features.policy_lab.process import orphaned, priority_lower
 from allocation.features.policy_lab.results import csv_lines, text_lines
-from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_one, trials_run
-from allocation.management.operator import operator_argument, operator_by_name
-from tenants.platform.errors import Refused
+from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_cancel, trial_one, trials_run
+from allocation.management.operator import OperatorCommand, operator_argument, operator_by_name
+from tenants.models import User
+from tenants.web.parts import counted
+
+LISTED = 20
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """`manage.py policy_trial --candidate 7 --days 30`, with the system's database role."""
 
     help = __doc__ or ""
@@ -27,6 +33,9 @@ class Command(BaseCommand):
         what = parser.add_mutually_exclusive_group(required=True)
         what.add_argument("--candidate", type=int, help="the number of a version of the policy")
         what.add_argument("--work", action="store_true", help="play what waits, with the lowest priority")
+        what.add_argument("--list", action="store_true", help="list the newest trials with their states")
+        what.add_argument("--show", type=UUID, metavar="ID", help="the results of a trial that is done")
+        what.add_argument("--cancel", type=UUID, metavar="ID", help="cancel a trial that waits or runs")
         parser.add_argument("--days", type=int, default=7, help="days of the past")
         parser.add_argument("--seeds", type=int, default=3, help="draws of runs whose length nobody knows")
         for each in fields(DemandTerms):
@@ -44,17 +53,31 @@ class Command(BaseCommand):
             priority_lower()
             trials_run(timezone.now, orphaned())
             return
-        by = operator_by_name(operator)
+        by, now = operator_by_name(operator), timezone.now()
+        if options["list"]:
+            for each in PolicyTrial.objects.order_by("-asked_at", "id").defer("report")[:LISTED]:
+                what = f"version {each.candidate_id}, {counted(each.days, 'day')}"
+                state = f"{each.get_state_display().lower()}, {each.permille / 10:.0f} % played"
+                self.stdout.write(f"{each.pk}  {each.asked_at:%Y-%m-%d %H:%M}  {what}: {state}")
+            return
+        if options["cancel"]:
+            trial_cancel(trial_id=options["cancel"], operator_id=by.pk if by else None, now=now)
+            self.stdout.write("The trial is cancelled.")
+            return
+        trial_id = options["show"] or self._played(options, by, now)
+        self._write(trial_one(trial_id), options)
+
+    def _played(self, options: dict[str, Any], by: User | None, now: datetime) -> UUID:
+        """Asks for a trial and plays what waits."""
         demand = DemandTerms(**{each.name: options[each.name] for each in fields(DemandTerms)})
         terms = TrialTerms(
             candidate=options["candidate"], days=options["days"], seeds=options["seeds"], demand=demand
         )
-        try:
-            made = trial_ask(terms=terms, operator_id=by.pk if by else None, now=timezone.now())
-        except Refused as refusal:
-            raise CommandError(refusal.sentence) from None
+        made = trial_ask(terms=terms, operator_id=by.pk if by else None, now=now)
         trials_run(timezone.now)
-        trial = trial_one(made.pk)
+        return made.pk
+
+    def _write(self, trial: PolicyTrial, options: dict[str, Any]) -> None:
         if trial.report is None:
             raise CommandError(trial.note or f"The trial {trial.pk} is {trial.get_state_display().lower()}.")
         for line in text_lines(trial.report):

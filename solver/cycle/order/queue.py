@@ -419,8 +419,13 @@ class DominantShares:
         self._wholes: dict[tuple[Owner, str], int] = {}
         self._dominant: dict[Owner, int] = {}
         epoch = snapshot.now // policy.epoch * policy.epoch
+        amounts: dict[tuple[Owner, str], int] = {}
         for (tenant, project, person, gpu_class), amount in _left_of(snapshot.used, epoch, policy).items():
-            self._more(owners_of(tenant, project, person), gpu_class, amount)
+            for owner in owners_of(tenant, project, person):
+                key = (owner, gpu_class)
+                amounts[key] = amounts.get(key, 0) + amount
+        for (owner, gpu_class), amount in amounts.items():
+            self._more((owner,), gpu_class, amount)
 
     def copy(self) -> "DominantShares":
         """The same shares, which change on their own from now on."""

@@ -17,8 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from allocation.features.policy_lab.past import History, Outage, Outcome, Past
-from allocation.features.policy_lab.play import Play
+from allocation.features.policy_lab.plays.past import History, Outage, Outcome, Past
+from allocation.features.policy_lab.plays.play import Play
 from allocation.services.gc_paused import gc_paused
 from solver import UNITS_PER_GPU, Ask, Limit, Policy, Request, Snapshot, Tier
 from tests.bench.machine import machine, report

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from allocation.features.policy_lab.past import History, Past
-from allocation.features.policy_lab.play import Play
+from allocation.features.policy_lab.plays.past import History, Past
+from allocation.features.policy_lab.plays.play import Play
 from devtools.simulation.command import Command, comparison
 from devtools.simulation.peers import PEERS, Pool, Work, pool_run, simulate_peer
 from devtools.simulation.workload import Workload, workload_arrivals

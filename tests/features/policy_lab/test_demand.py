@@ -7,8 +7,8 @@ import pytest
 
 from allocation.features.policy_lab.demand import DemandTerms, history_under, source_of
 from allocation.features.policy_lab.history import Names
-from allocation.features.policy_lab.jobs import DAY
-from allocation.features.policy_lab.past import History
+from allocation.features.policy_lab.plays.jobs import DAY
+from allocation.features.policy_lab.plays.past import History
 from solver import Policy
 from tests.features.policy_lab.test_play import a_past, a_site, outcomes
 

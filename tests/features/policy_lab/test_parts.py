@@ -7,7 +7,7 @@ import pytest
 from django.db import ProgrammingError, transaction
 
 from allocation.features.policy_lab.models import PolicyShadowDifference, PolicyTrial, PolicyTrialPart
-from allocation.features.policy_lab.past import Outcome
+from allocation.features.policy_lab.plays.past import Outcome
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import version_read
 from allocation.services.decide.cycle import tick_run

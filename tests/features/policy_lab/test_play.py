@@ -6,9 +6,9 @@ import pytest
 
 from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
 from allocation.features.policy_lab.history import Names, lengths_of
-from allocation.features.policy_lab.past import History, Outage, Outcome, Past, Planned
 from allocation.features.policy_lab.past_rules import NO_PRICES, Prices
-from allocation.features.policy_lab.play import Play, played
+from allocation.features.policy_lab.plays.past import History, Outage, Outcome, Past, Planned
+from allocation.features.policy_lab.plays.play import Play, played
 from allocation.features.policy_lab.results import csv_lines, text_lines
 from billing.rates import NO_PEAKS
 from solver import UNITS_PER_GPU, Ask, Held, Maintenance, Policy, Request, Snapshot, Tier, solve

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from allocation.features.policy_lab.past import Changed, History, Past
 from allocation.features.policy_lab.past_rules import Prices
-from allocation.features.policy_lab.peak_seconds import PeakSeconds
-from allocation.features.policy_lab.rules_in_time import Foreseen, Granted, Rules
-from allocation.rules.limits_in_time import GPU_HOUR, CapRule
+from allocation.features.policy_lab.plays.jobs import PeakSeconds
+from allocation.features.policy_lab.plays.past import Changed, History, Past
+from allocation.features.policy_lab.plays.rules_in_time import Foreseen, Granted, Rules
+from allocation.services.snapshot.limits_in_time import GPU_HOUR, CapRule
 from billing.rates import NO_PEAKS, PeakHours
 from solver import UNITS_PER_GPU, Cap, Override, Policy, Used
 from solver.model.inner_limits import Peak

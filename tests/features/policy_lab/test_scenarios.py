@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from allocation.features.policy_lab.history import history_with
-from allocation.features.policy_lab.past import History
+from allocation.features.policy_lab.plays.past import History
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.services.decide.cycle import tick_run
 from allocation.services.policy.activations import policy_activate, policy_rollback

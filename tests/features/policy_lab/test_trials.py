@@ -18,7 +18,7 @@ from django.utils import timezone
 from allocation.features.policy_lab import trials
 from allocation.features.policy_lab.history import history_read, is_drawn
 from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialPart
-from allocation.features.policy_lab.play import Play
+from allocation.features.policy_lab.plays.play import Play
 from allocation.features.policy_lab.trials import (
     SILENT,
     TrialTerms,

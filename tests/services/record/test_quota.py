@@ -9,13 +9,13 @@ from django.db import connection
 from allocation.models import Booking, BookingEvent, Gpu
 from allocation.queries.bookings.money.projects import quota_of
 from allocation.rules.ask import AskDocument
-from allocation.rules.limits_in_time import GPU_HOUR
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.policy.activations import policy_publish
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.cap_rows import caps_of
+from allocation.services.snapshot.limits_in_time import GPU_HOUR
 from allocation.services.snapshot.quota_rows import quotas_read, used_read
 from billing.models import Price, PriceBook
 from tenants.models import Quota, Tenant

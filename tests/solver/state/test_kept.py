@@ -47,11 +47,16 @@ def begins_alike(site: Snapshot, policy: Policy, kept: Kept) -> bool:
     return mine.begins_as(fresh) and fresh.begins_as(mine)
 
 
-def decided(plan: Plan) -> Plan:
-    """The plan without what a brief one does not say: why somebody waits, and who borrows."""
+def decided(plan: Plan) -> tuple[Plan, list[str]]:
+    """The plan without what a brief one does not say: why somebody waits, who borrows, and what else
+    would work; with the codes of refusals."""
     waits = tuple(replace(row, reasons=()) for row in plan.waits)
     assigns = tuple(replace(row, reasons=()) for row in plan.assigns)
-    return replace(plan, assigns=assigns, waits=waits, borrows=(), claims=())
+    refusals = tuple(replace(row, reasons=(), alternatives=()) for row in plan.refusals)
+    changes = tuple(replace(row, reasons=(), alternatives=()) for row in plan.changes)
+    codes = [each.code for row in (*plan.refusals, *plan.changes) for each in row.reasons]
+    plain = replace(plan, assigns=assigns, waits=waits, refusals=refusals, changes=changes)
+    return replace(plain, borrows=(), claims=()), codes
 
 
 def lived(seed: int) -> int:

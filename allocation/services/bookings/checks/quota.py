@@ -9,7 +9,6 @@ from django.utils.translation import gettext as _
 
 from allocation.models import Booking
 from allocation.queries.fleet.loans import borrow_windows_read, longest_loan
-from allocation.rules.limits_in_time import GPU_HOUR
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.cap_rows import rolling_caps_of
 from allocation.services.snapshot.inner_limit_rows import (
@@ -17,6 +16,7 @@ from allocation.services.snapshot.inner_limit_rows import (
     inner_limits_read,
     window_steps_of,
 )
+from allocation.services.snapshot.limits_in_time import GPU_HOUR
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import (
     limits_of,

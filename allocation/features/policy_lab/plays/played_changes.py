@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from allocation.features.policy_lab.jobs import Job, Meter
-from allocation.features.policy_lab.past import Changed, Past
+from allocation.features.policy_lab.plays.jobs import Job, Meter
+from allocation.features.policy_lab.plays.past import Changed, Past
 from solver import Change, Extension, Request
 from solver.model.plan import Plan
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from allocation.features.policy_lab.rules_in_time import NO_RULES, Rules
+from allocation.features.policy_lab.plays.rules_in_time import NO_RULES, Rules
 from billing.rates import NO_PEAKS, PeakHours
 from solver import Maintenance, Request, Snapshot
 

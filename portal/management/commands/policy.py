@@ -11,12 +11,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from allocation.features.policy_lab.guards import GuardTerms
+from allocation.features.policy_lab.versions import ActivateTerms, version_activate
 from allocation.management.operator import operator_argument, operator_by_name
 from allocation.models import PolicyVersion
 from allocation.queries.decisions.policy_versions import versions_read
 from allocation.rules.nodes.node_policy import node_policy_of
 from allocation.services.policy.activations import (
-    policy_activate,
     policy_approve,
     policy_publish,
     policy_rollback,
@@ -35,8 +36,11 @@ from allocation.services.policy.policies import (
     policy_tunables,
     policy_version,
 )
+from tenants.access import PlatformActor
 from tenants.models import User
 from tenants.platform.errors import Refused
+from tenants.platform.rest.fields import validated
+from tenants.platform.rest.terms import body_of_terms
 
 # Options that need the name of an operator, because people approve what another one wrote.
 BY_PEOPLE = ("activate", "approve", "withdraw")
@@ -62,6 +66,9 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--scenario", type=Path, help="with --draft: a JSON file of tiers, quotas and prices that it sets"
+        )
+        parser.add_argument(
+            "--guard", type=Path, help="with --activate: a JSON file of figures and bands, as REST takes it"
         )
         parser.add_argument("--starts", default="", help="with --activate: 2026-12-01T08:00:00Z; else now")
         for name in ("class", "tenant"):
@@ -101,7 +108,7 @@ class Command(BaseCommand):
         if options["scenario"] is not None:
             if not options["draft"]:
                 raise CommandError("Write --draft: a scenario goes into force with --activate.")
-            facts["scenario"] = json.loads(options["scenario"].read_text(encoding="utf-8"))
+            facts["scenario"] = _document(options["scenario"])
         make = policy_draft if options["draft"] else policy_publish
         if document != live.document or "scenario" in facts:
             made = make(document=document, **facts)
@@ -134,16 +141,16 @@ class Command(BaseCommand):
             starts = parse_datetime(options["starts"]) if options["starts"] else None
             if options["starts"] and (starts is None or starts.tzinfo is None):
                 raise CommandError("Write --starts with its offset, such as 2026-12-01T08:00:00Z.")
-            policy_activate(
-                number=options["activate"],
-                now=now,
-                operator_id=by.id,
+            terms = ActivateTerms(
                 starts=starts,
                 reason=options["reason"],
                 waiver=options["waiver"],
                 classes=options["class_only"],
                 tenants=options["tenant_only"],
+                guard=_guard(options["guard"]) if options["guard"] is not None else None,
             )
+            actor = PlatformActor(by.id, by.display_name)
+            version_activate(actor=actor, number=options["activate"], terms=terms, now=now)
         elif options["approve"] is not None:
             policy_approve(number=options["approve"], now=now, operator_id=by.id)
         else:
@@ -168,6 +175,20 @@ class Command(BaseCommand):
             shown = ",".join(value) if isinstance(value, tuple) else value
             shown = by_name_text(name, value) if isinstance(value, dict) else shown
             self.stdout.write(f"  {name} = {shown}{mark}")
+
+
+def _document(path: Path) -> Any:  # noqa: ANN401 (JSON)
+    """The JSON of a file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _guard(path: Path) -> GuardTerms:
+    """The guard of a file. Raises Refused, which names the entry."""
+    found: GuardTerms = validated(body_of_terms(GuardTerms), _document(path))
+    return found
 
 
 def changed(document: dict[str, object], entries: list[str]) -> dict[str, object]:

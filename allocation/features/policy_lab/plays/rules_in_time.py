@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from allocation.rules.limits_in_time import HORIZON_DAYS, CapRule, caps_at
+from allocation.services.snapshot.limits_in_time import HORIZON_DAYS, CapRule, caps_at
 from solver import Cap, Override, Used
 from solver.model.inner_limits import Peak
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
-from allocation.features.policy_lab.arrivals import Arrivals
-from allocation.features.policy_lab.jobs import DAY, Job, Meter, rows_of
-from allocation.features.policy_lab.past import Fate, History, Outcome, Past
-from allocation.features.policy_lab.peak_seconds import PeakSeconds
-from allocation.features.policy_lab.played_changes import PlayedChanges
-from allocation.features.policy_lab.rules_in_time import RulesInTime
+from allocation.features.policy_lab.plays.arrivals import Arrivals
+from allocation.features.policy_lab.plays.jobs import DAY, Job, Meter, PeakSeconds, rows_of
+from allocation.features.policy_lab.plays.past import Fate, History, Outcome, Past
+from allocation.features.policy_lab.plays.played_changes import PlayedChanges
+from allocation.features.policy_lab.plays.rules_in_time import RulesInTime
 from solver import UNITS_PER_GPU, PlannedStart, Policy, Request, Snapshot, Used, solve, units_of
 from solver.model.plan import Assign, Move, Pause, Plan, Waiting
 from solver.state.kept import Kept

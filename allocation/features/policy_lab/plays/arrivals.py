@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from allocation.features.policy_lab.past import Past
+from allocation.features.policy_lab.plays.past import Past
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class _Array:
 
     @property
     def next_at(self) -> int | None:
-        """When its next element comes at the earliest; None: it has none, or no room for it."""
+        """When its next element comes at the earliest; None: it has none, or its array is full."""
         is_open = bool(self.left) and (self.room > 0 or self.left[0].is_first)
         return self.left[0].request.submitted if is_open else None
 
