@@ -54,7 +54,8 @@ def decided(plan: Plan) -> tuple[Plan, list[str]]:
     assigns = tuple(replace(row, reasons=()) for row in plan.assigns)
     refusals = tuple(replace(row, reasons=(), alternatives=()) for row in plan.refusals)
     changes = tuple(replace(row, reasons=(), alternatives=()) for row in plan.changes)
-    codes = [each.code for row in (*plan.refusals, *plan.changes) for each in row.reasons]
+    codes = [each.code for row in plan.refusals for each in row.reasons]
+    codes += [each.code for row in plan.changes for each in row.reasons]
     plain = replace(plan, assigns=assigns, waits=waits, refusals=refusals, changes=changes)
     return replace(plain, borrows=(), claims=()), codes
 
