@@ -6,8 +6,9 @@ from typing import Any
 
 from allocation.api.bookings.why import why
 from allocation.models import Booking
+from allocation.services.quotes.start_checks import CHECKS
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.summary import NAMES, BookingSummary, booking_summary
+from allocation.web.bookings.summary import BookingSummary, booking_summary
 from tenants.models import Quota
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU
@@ -26,12 +27,12 @@ class Shown:
 
     def sentence(self, name: str) -> str:
         """What the page says of a check."""
-        (found,) = [each for each in self.page.checks if each.name == NAMES[name]]
+        (found,) = [each for each in self.page.checks if each.name == CHECKS[name]]
         return " ".join(found.sentences)
 
     def passed(self, name: str) -> bool | None:
         """What both say of a check."""
-        (found,) = [each for each in self.page.checks if each.name == NAMES[name]]
+        (found,) = [each for each in self.page.checks if each.name == CHECKS[name]]
         passed = self.rest[name]["passed"]
         assert (found.blocks, found.is_open) == (passed is False, passed is None)
         return bool(passed) if passed is not None else None
