@@ -56,7 +56,9 @@ class OperatorChecks:
             if site.requests and self._again < AGAIN:
                 self._again += 1
                 found += without_the_idle(site, plan, policy)
-        self._expected = {each.beneficiary: each.starts for each in plan.idle}
+        asked = {request.booking for request in site.requests}
+        # An offer may be declined.
+        self._expected = {each.beneficiary: each.starts for each in plan.idle if each.beneficiary in asked}
         self._said = turn.site.now
         yield from (f"{site.now}: {each}" for each in found)
 
@@ -164,9 +166,9 @@ def out_of_service(site: Snapshot, plan: Plan) -> Iterator[str]:
 
 def released(site: Snapshot, plan: Plan) -> Iterator[str]:
     """Only those are taken that are idle, whose owners had their time to answer, who do not leave
-    already, and for somebody in the queue who starts earlier."""
+    already, and for somebody in the queue who starts earlier, or on the waiting list who has no offer."""
     idle = {each.booking: each for each in site.idle}
-    waiting = {request.booking for request in site.requests}
+    waiting = _waiting(site, plan)
     leaving = {row.booking for row in site.held if row.pausing} | {p.booking for p in plan.pauses}
     starts = starts_of(plan)
     for each in plan.idle:
@@ -207,6 +209,12 @@ def without_the_idle(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str
             yield f"{name} is taken, and nobody gains by it"
 
 
+def _waiting(site: Snapshot, plan: Plan) -> set[str]:
+    """Who could gain a start, or an offer of one."""
+    offered = {each.booking for each in plan.offers}
+    return {each.booking for each in (*site.requests, *site.entries)} - offered
+
+
 def _gained(site: Snapshot, plan: Plan, names: Iterable[str], policy: Policy) -> dict[str, int]:
     """Who starts soon, and earlier than in the plan, if these have left."""
     grace = {each.booking: max(CLEARING, each.grace) for each in site.idle if each.booking in names}
@@ -223,9 +231,10 @@ def _gained(site: Snapshot, plan: Plan, names: Iterable[str], policy: Policy) ->
         extensions=tuple(each for each in site.extensions if each.booking not in ends),
     )
     latest, before = max(ends.values()) + SOON, starts_of(plan)
-    waiting = {request.booking for request in site.requests}
+    waiting, found = _waiting(site, plan), solve(rest, policy)
+    offered = {each.booking: each.starts for each in found.offers}
     return {
         name: at
-        for name, at in starts_of(solve(rest, policy)).items()
+        for name, at in (offered | starts_of(found)).items()
         if name in waiting and at <= latest and at < before.get(name, at + 1)
     }
