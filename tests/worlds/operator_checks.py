@@ -212,7 +212,8 @@ def without_the_idle(site: Snapshot, plan: Plan, policy: Policy) -> Iterator[str
 def _waiting(site: Snapshot, plan: Plan) -> set[str]:
     """Who could gain a start, or an offer of one."""
     offered = {each.booking for each in plan.offers}
-    return {each.booking for each in (*site.requests, *site.entries)} - offered
+    asked = {each.booking for each in site.requests} | {each.booking for each in site.entries}
+    return asked - offered
 
 
 def _gained(site: Snapshot, plan: Plan, names: Iterable[str], policy: Policy) -> dict[str, int]:
