@@ -65,9 +65,9 @@ def steps_run(steps: list[Step], environment: Mapping[str, str], folder: Path) -
 
 def is_shown(step: Step, printed: str) -> bool:
     """Whether the page shows what was printed; runs of spaces count as one."""
-    lines = [" ".join(line.split()) for line in step.shown.splitlines()]
-    pattern = "\n".join(
-        "(?:.*\n)*?.*" if line == "…" else re.escape(line).replace("…", ".*") for line in lines
+    shown = [" ".join(line.split()) for line in step.shown.splitlines()]
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in shown
     )
-    text = "\n".join(" ".join(line.split()) for line in printed.splitlines())
+    text = "".join(" ".join(line.split()) + "\n" for line in printed.splitlines())
     return re.fullmatch(pattern, text) is not None
