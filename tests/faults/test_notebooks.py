@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from agent.ports.notebook_programs import notebook_signal
 from allocation.features.notebooks.entries import ENTER, ticket_make
 from allocation.features.notebooks.models import Notebook
 from allocation.features.notebooks.services import (
@@ -90,6 +91,10 @@ class NotebookSite(Site):
         for browser in self.browsers:
             browser.close()
         super().stop()
+        # A killed agent ends nothing.
+        with as_system():
+            for row in Notebook.objects.all():
+                notebook_signal(row.id.hex, os.geteuid(), signal.SIGKILL)
 
     def turn(self) -> None:
         """What a worker does within seconds."""

@@ -112,7 +112,7 @@ def _sized(request: Request, percent: int, part: int) -> Request:
 
 
 def _moved(row: Past, at: int) -> Past:
-    """The booking as if it had been asked for at another time, with all of its times."""
+    """The booking with its request, and all of its other times, moved to another time."""
     by = at - row.request.submitted
     requests = [
         replace(

@@ -1,6 +1,6 @@
-"""The GPUs that bookings needed in each hour, as if none of them had waited.
+"""The GPUs that bookings needed in each hour, counted without the time that they waited.
 
-Each run counts at the time at which it could have begun: earlier by the wait before the first one.
+Each run counts from when it could have begun: earlier by the wait before its booking's first run.
 """
 
 from collections import defaultdict

@@ -63,7 +63,7 @@ class PricesOut(serializers.Serializer[Any]):
 
 
 class ClassMixOut(serializers.Serializer[Any]):
-    """What a class needed, as if nothing had waited, and what mixes for it cost."""
+    """The GPUs of a class that bookings needed, counted without their waits, and what mixes cost."""
 
     gpu_class = serializers.CharField()
     starts = serializers.DateTimeField(
@@ -80,9 +80,9 @@ class ClassMixOut(serializers.Serializer[Any]):
     own = serializers.IntegerField(help_text="Own GPUs that the bookings may use at once now.")
     prices = PricesOut()
     break_even_own = _number("Percent of the hours from which own GPUs are cheaper.", 1, null=True)
-    break_even_reserved = _number("The same of reserved ones.", 1, null=True)
+    break_even_reserved = _number("Percent of the hours from which reserved GPUs are cheaper.", 1, null=True)
     burst_wait_seconds = serializers.IntegerField(
-        source="lead_seconds", allow_null=True, help_text="What bursts waits about so long for its machine."
+        source="lead_seconds", allow_null=True, help_text="About how long a rented machine takes to come."
     )
     hours_by_gpu = serializers.ListField(
         child=serializers.FloatField(), help_text="The hours in which the first GPU is needed, the second, …"
