@@ -144,6 +144,9 @@ def _sprint_initial(actor: Actor, project: str) -> Mapping[str, Any]:
     }
 
 
+_HEADINGS = {"backlog": "Backlog of {project}", "forecast": "Expected shortages for {project}"}
+
+
 def _rules_shown(kind: type[RentingRule], actor: Actor, now: datetime, project: str) -> dict[str, Any]:
     """The rules of a project, and the newest plans that they made."""
     row = project_may_plan(actor, project)
@@ -151,6 +154,7 @@ def _rules_shown(kind: type[RentingRule], actor: Actor, now: datetime, project: 
     currency = next((each.currency for each in offers()), "")
     return {
         "project": row,
+        "heading": _HEADINGS[kind.SOURCE].format(project=row.name),
         "rules": [
             {"rule": each, "most": money_text(each.most_cost, currency)}
             for each in rules_of(kind, actor, project)
