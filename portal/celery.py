@@ -181,6 +181,7 @@ PERIODS = {
     "hand_overs.expire": 60,
     "allocation.variances": 900,
     "allocation.reports": 300,
+    "insights.months": 600,
     "allocation.exports": 15,
 }
 

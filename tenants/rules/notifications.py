@@ -202,6 +202,14 @@ NOTIFICATION_TYPES = (
         {"report.due": "is ready"},
     ),
     NotificationType(
+        "figures",
+        "Figures of a month",
+        "What the GPUs of your organisation, lab or project did in the last month: for leads and admins.",
+        {"figures.month": "is over"},
+        mail="daily",
+        chat=False,
+    ),
+    NotificationType(
         "policy_hook",
         "Policy hook",
         "The policy hook of an organisation that you administer fails.",

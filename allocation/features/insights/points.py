@@ -2,6 +2,7 @@
 
 from django.utils.translation import gettext_lazy
 
+from allocation.features.insights import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.insights.overview import sees_overview
 from allocation.points import HOME_PARTS, HomePart
 from allocation.words.refusals import sentences_add
