@@ -1,8 +1,9 @@
 """Slices that nodes make ahead: the layout that expected requests need, on GPUs that are empty.
 
 The solver itself is asked where it would place such requests now, so a layout is where it will look for
-room, and no decision knows of it. A GPU is left alone if it needs a reset for its mode, or if something is
-planned on it soon; a layout there is removed before.
+room, and no decision knows of it. A GPU is left alone if something is planned on it soon; a layout there is
+removed before. A GPU that needs a reset for its mode gets it up to three hours ahead, in an hour in which
+others are empty for all that may be asked for.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from statistics import median
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import F, Max, Q
 
 import wire
 from allocation.features.demand.models import DemandForecast, DemandKind, SliceAhead
@@ -22,6 +23,7 @@ from allocation.queries.bookings.money.demand_hours import HOUR
 from allocation.rules.states import State
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.fleet import agent_supports
+from allocation.services.nodes.gpu_modes import mode_request
 from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.snapshot import snapshot_read
 from solver import Ask, Place, Request, solve
@@ -33,14 +35,16 @@ MOST_SLICES = 64
 LEAD = timedelta(minutes=15)
 """A GPU on which something is planned in this time is left alone."""
 MADE = timedelta(minutes=1)
-"""After this time a slice that was ordered is there."""
+"""After this time, and that of a reset, a slice that was ordered is there."""
+RESET_HOURS = 3
+"""GPUs that need a reset are prepared for what is expected in this hour and so many more."""
 LEAST_OTHERS = 5
 _REQUESTS = """
 SELECT profile, count(*), (array_agg(id ORDER BY submitted DESC))[1] FROM (
   SELECT b.id, b.submitted, b.ask->>'profile' AS profile
   FROM allocation_booking b
   WHERE b.submitted >= %(since)s AND b.submitted < %(until)s
-    AND extract(hour FROM b.submitted AT TIME ZONE 'UTC') = %(hour)s
+    AND extract(hour FROM b.submitted AT TIME ZONE 'UTC') = ANY(%(hours)s)
     AND coalesce(nullif(b.planned_class, ''), b.ask->'classes'->>0) = %(gpu_class)s
     AND b.starts IS NULL AND b.not_before <= b.submitted AND b.ask->>'profile' IS NOT NULL
 ) asked GROUP BY profile ORDER BY count(*) DESC, profile
@@ -69,14 +73,15 @@ def slicing_turn(now: datetime) -> int:
     if not most and not open_.exists():
         return 0
     with transaction.atomic():
-        rows = list(open_.select_for_update(of=("self",)).select_related("gpu"))
+        rows = list(open_.select_for_update(of=("self",)).select_related("gpu__model"))
         rows = _without_taken(rows, now)
-        wanted = _wanted(live, most, now) if most else {}
+        wanted = _wanted(live, most, {row.gpu_id for row in rows}, now) if most else {}
         stale = [row for row in rows if (row.gpu_id, _place(row)) not in wanted]
         _close(stale, now)
         there = {(row.gpu_id, _place(row)) for row in rows if row not in stale}
         new = [row for key, row in wanted.items() if key not in there]
         SliceAhead.objects.bulk_create(new)
+        _resets_request({row.gpu_id for row in new}, "sliced", now)
         _documents_change({row.gpu_id for row in (*stale, *new)})
     _ready_times(now)
     return len(new)
@@ -132,10 +137,16 @@ def _use(name: str, gpus: int, rows: Sequence[SliceAhead], since: datetime) -> S
 
 
 def _wanted(
-    live: PolicyVersion, most: Mapping[str, int], now: datetime
+    live: PolicyVersion, most: Mapping[str, int], ordered: Collection[UUID], now: datetime
 ) -> dict[tuple[UUID, tuple[int, int, str]], SliceAhead]:
-    """The slices that expected requests would get now, by GPU and place."""
-    expected = {name: list(_expected(name, now)) for name in sorted(most)}
+    """The slices that expected requests would get now, or after a reset, by GPU and place."""
+    resets = dict(
+        Gpu.objects.filter(gpu_class__in=most, model__mode_switch="reset")
+        .values_list("gpu_class")
+        .annotate(Max("model__switch_seconds"))
+    )
+    hours = {name: RESET_HOURS if name in resets else 0 for name in most}
+    expected = {name: list(_expected(name, hours[name], now)) for name in sorted(most)}
     if not any(expected.values()):
         return {}
     snapshot = snapshot_read(now)
@@ -146,32 +157,44 @@ def _wanted(
     with gc_paused():
         asked = replace(snapshot, requests=(*snapshot.requests, *requests))
         plan = solve(asked, policy_of(live), brief=True)
-    own = {request.booking for request in requests}
+    own = {request.booking: request.ask.classes[0] for request in requests}
     places = [
-        place
+        (place, assign.starts - snapshot.now)
         for assign in sorted(plan.assigns, key=lambda each: each.booking)
-        if assign.booking in own and assign.starts <= snapshot.now
+        if assign.booking in own and assign.starts <= snapshot.now + resets.get(own[assign.booking], 0)
         for place in assign.places
     ]
-    return _rows(places, {name: min(gpus, _forecast(name, now)) for name, gpus in most.items()}, now)
+    left = {
+        name: min(gpus, _forecast(name, now, RESET_HOURS * (name in resets))) for name, gpus in most.items()
+    }
+    idle = {name for name in resets if _forecast(name, now) <= _empty_count(name, now)}
+    return _rows(places, left, idle, ordered, now)
 
 
 def _rows(
-    places: Sequence[Place], most: dict[str, int], now: datetime
+    places: Sequence[tuple[Place, int]],
+    most: dict[str, int],
+    idle: Collection[str],
+    ordered: Collection[UUID],
+    now: datetime,
 ) -> dict[tuple[UUID, tuple[int, int, str]], SliceAhead]:
-    """The rows for places on empty GPUs, on at most so many of each class."""
-    empty = {gpu.id: gpu for gpu in _empty({UUID(place.gpu) for place in places}, now)}
+    """The rows for places on empty GPUs, on at most so many of each class. With each place comes in how many
+    seconds it can be had. Only a GPU of a class that is idle is reset, or stays with a reset in progress."""
+    empty = {gpu.id: gpu for gpu in _empty({UUID(place.gpu) for place, _ in places}, now)}
     numbers = {
         (model, profile): number
         for model, profile, number in MigPlacement.objects.values_list("model", "profile", "profile_id")
     }
     found: dict[tuple[UUID, tuple[int, int, str]], SliceAhead] = {}
     chosen: set[UUID] = set()
-    for place in places:
+    for place, seconds in places:
         gpu = empty.get(UUID(place.gpu))
-        if gpu is None or place.profile is None:
+        if gpu is None or place.profile is None or seconds > gpu.model.switch_seconds:
             continue
         name = gpu.gpu_class_id or ""
+        is_whole = gpu.model.switch_seconds > 0 and gpu.mode != Gpu.Mode.SLICED
+        if is_whole and gpu.id not in ordered and name not in idle:
+            continue
         if gpu.id not in chosen:
             if most.get(name, 0) <= 0:
                 continue
@@ -190,12 +213,14 @@ def _rows(
     return found
 
 
-def _expected(gpu_class: str, now: datetime) -> Iterator[tuple[str, int, Booking]]:
-    """Profiles with the slices that are expected in this hour, and the newest booking of each."""
-    facts: dict[str, datetime | int | str] = {
+def _expected(gpu_class: str, hours: int, now: datetime) -> Iterator[tuple[str, int, Booking]]:
+    """Profiles with the slices that are expected in an hour of this one and so many more, and the newest
+    booking of each."""
+    this = now.astimezone(UTC).hour
+    facts: dict[str, datetime | list[int] | str] = {
         "since": now - timedelta(days=PAST_DAYS),
         "until": now,
-        "hour": now.astimezone(UTC).hour,
+        "hours": [(this + each) % 24 for each in range(hours + 1)],
         "gpu_class": gpu_class,
     }
     with connection.cursor() as cursor:
@@ -204,7 +229,7 @@ def _expected(gpu_class: str, now: datetime) -> Iterator[tuple[str, int, Booking
     newest = Booking.objects.in_bulk([row[2] for row in rows])
     for profile, count, booking in rows:
         if count >= LEAST_REQUESTS:
-            yield profile, ceil(count / PAST_DAYS), newest[booking]
+            yield profile, ceil(count / PAST_DAYS / (hours + 1)), newest[booking]
 
 
 def _requests(
@@ -229,20 +254,25 @@ def _requests(
             )
 
 
-def _forecast(gpu_class: str, now: datetime) -> int:
-    """GPUs of the class that may be asked for in this hour, by the upper bound of the newest forecast."""
+def _forecast(gpu_class: str, now: datetime, more: int = 0) -> int:
+    """GPUs of the class that may be asked for in this hour, or in the busiest of this one and so many
+    more, by the upper bound of the newest forecast."""
     rows = DemandForecast.objects.filter(gpu_class=gpu_class, kind=DemandKind.REQUESTED, at__lte=now)
     row = rows.order_by("-at").first()
     ahead = int((now - row.at) / HOUR) if row is not None else 0
-    return ceil(row.high[ahead]) if row is not None and ahead < len(row.high) else 0
+    return ceil(max(row.high[ahead : ahead + more + 1], default=0)) if row is not None else 0
+
+
+def _empty_count(gpu_class: str, now: datetime) -> int:
+    """GPUs of the class, beyond one, that have nothing now and soon."""
+    gpus = set(Gpu.objects.filter(gpu_class=gpu_class).values_list("id", flat=True))
+    return len(list(_empty(gpus, now))) - 1
 
 
 def _empty(gpus: Collection[UUID], now: datetime) -> Iterator[Gpu]:
-    """Those of the GPUs that have nothing now and soon, and change their mode without a reset."""
-    rows = Gpu.objects.filter(
-        id__in=gpus, health=Gpu.Health.OK, model__mode_switch="online", node__unreachable_since=None
-    )
-    rows = rows.exclude(mode_pinned="whole").select_related("node").order_by("number")
+    """Those of the GPUs that have nothing now and soon."""
+    rows = Gpu.objects.filter(id__in=gpus, health=Gpu.Health.OK, node__unreachable_since=None)
+    rows = rows.exclude(mode_pinned="whole").select_related("node", "model").order_by("number")
     live = Q(state__in=Allocation.LIVE) & ~Q(state="planned") | Q(
         state="planned", period__startswith__lte=now + LEAD
     )
@@ -278,8 +308,11 @@ def _without_taken(rows: Sequence[SliceAhead], now: datetime) -> list[SliceAhead
             continue
         own = first.allocation
         is_same = (own.profile, own.start, own.size) == (row.profile, row.start, row.size)
-        row.closed, row.taken = first.opened, is_same and first.opened >= row.ordered + MADE
+        made = row.ordered + MADE + timedelta(seconds=row.gpu.model.switch_seconds)
+        row.closed, row.taken = first.opened, is_same and first.opened >= made
         row.save(update_fields=["closed", "taken"])
+        if not own.profile:
+            _resets_request({row.gpu_id}, "whole", now)
         _documents_change({row.gpu_id})
     return left
 
@@ -295,13 +328,26 @@ def _is_on(occupied: Occupancy, row: SliceAhead) -> bool:
 
 
 def _close(rows: Sequence[SliceAhead], now: datetime) -> None:
-    """Removes what is no longer expected: the GPU becomes whole again, as whoever comes may need it."""
+    """Removes what is no longer expected: the GPU becomes whole again, as whoever comes may need it. One that
+    needs a reset and is planned soon changes by its plan."""
+    if not rows:
+        return
     SliceAhead.objects.filter(id__in=[row.id for row in rows]).update(closed=now)
     gpus = {row.gpu_id for row in rows}
     kept = SliceAhead.objects.filter(closed=None, gpu__in=gpus).values("gpu")
     busy = Occupancy.objects.filter(closed=None, gpu__in=gpus).values("gpu")
-    back = Gpu.objects.filter(id__in=gpus, mode=Gpu.Mode.SLICED, mode_pinned="", mode_wanted="")
-    back.exclude(id__in=kept).exclude(id__in=busy).update(mode_wanted="whole", mode_wanted_at=now)
+    back = Gpu.objects.filter(id__in=gpus, mode_pinned="").exclude(id__in=kept).exclude(id__in=busy)
+    online = back.filter(mode=Gpu.Mode.SLICED, mode_wanted="", model__mode_switch="online")
+    online.update(mode_wanted="whole", mode_wanted_at=now)
+    _resets_request({gpu.id for gpu in _empty({each.id for each in back}, now)}, "whole", now)
+
+
+def _resets_request(gpus: Collection[UUID], mode: str, now: datetime) -> None:
+    """Requests the mode of those of the GPUs that need a reset for it, and takes back what was requested."""
+    rows = Gpu.objects.select_for_update(of=("self",)).filter(id__in=gpus, model__mode_switch="reset")
+    for gpu in rows.filter(mode_pinned="").order_by("id"):
+        if mode != (gpu.mode_wanted or gpu.mode):
+            mode_request(gpu, mode, now)
 
 
 def _ready_times(now: datetime) -> None:

@@ -50,7 +50,7 @@ def modes_request(now: datetime) -> int:
         gpus = Gpu.objects.select_for_update(of=("self",)).filter(id__in=wanted)
         gpus = gpus.exclude(id__in=_busy(wanted)).order_by("id")
         for gpu in gpus:
-            _mode_request(gpu, wanted[gpu.id], now)
+            mode_request(gpu, wanted[gpu.id], now)
         _nodes_bump({gpu.node_id for gpu in gpus})
     return len(gpus)
 
@@ -166,8 +166,9 @@ def _busy(gpus: Iterable[UUID]) -> set[UUID]:
     return {*begun, *open_}
 
 
-def _mode_request(gpu: Gpu, mode: str, now: datetime) -> None:
-    """Sets the mode for the node's next document; the current mode cancels a change."""
+def mode_request(gpu: Gpu, mode: str, now: datetime) -> None:
+    """Sets the mode for the node's next document; the current mode cancels a change. The caller has locked
+    the GPU, and changes the generation of its node."""
     is_back = mode == gpu.mode
     gpu.mode_wanted, gpu.mode_wanted_at = ("", None) if is_back else (mode, now)
     gpu.save(update_fields=["mode_wanted", "mode_wanted_at"])

@@ -1,6 +1,7 @@
 """Slices that are made ahead of allocations: when, where, and what goes before them."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from agent.plan.reconcile import Problem, plan
 from agent.plan.steps import Create, Destroy, HandOver, SetMode, Step
 from agent.plan.targets import gpu_targets, records_of
 from agent.ports.gpu import FoundInstance, Place, Truth
-from tests.agent.builders import NOW, Rig, a_document, a_slice, a_whole
+from tests.agent.builders import NOW, Rig, a_document, a_rig, a_slice, a_whole
 
 GPU = "GPU-1"
 AHEAD = (wire.DesiredSlice(profile_id=14, slot=0, size=2), wire.DesiredSlice(profile_id=14, slot=2, size=2))
@@ -72,3 +73,15 @@ def test_a_node_makes_them_and_hands_one_over_at_once(rig: Rig) -> None:
     rig.desire(dataclasses.replace(a_document({rig.gpu: [a_whole("w1")]}), generation=3))
     rig.later(30)
     assert rig.sent.report().gpus[0].mode == "whole"
+
+
+def test_a_gpu_that_needs_a_reset_is_reset_and_gets_them(tmp_path: Path) -> None:
+    with a_rig(tmp_path, simulate="a100:1") as rig:
+        rig.desire(ahead([], rig.gpu))
+        rig.later(120)
+        found = rig.sent.report().gpus[0]
+        assert found.mode == "sliced"
+        assert [each.slot for each in found.instances] == [0, 2]
+        rig.desire(dataclasses.replace(a_document({rig.gpu: []}, mode="whole"), generation=2))
+        rig.later(120)
+        assert rig.sent.report().gpus[0].mode == "whole"

@@ -9,7 +9,7 @@ from django.utils import timezone
 import wire
 from allocation.features.demand.models import DemandForecast, SliceAhead
 from allocation.features.demand.slicing import LEAST_OTHERS, slicing_turn, slicing_uses
-from allocation.models import Allocation, Booking, Gpu, Node, Occupancy
+from allocation.models import Allocation, Booking, Gpu, GpuModel, Node, Occupancy
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.policy.policies import policy_check, policy_values
@@ -199,3 +199,76 @@ def test_the_policy_names_classes_and_changes_no_decision(site: Site) -> None:
     assert policy_values({})["slice_ahead"] == {}
     with as_owner():
         assert SliceAhead.objects.count() == 0
+
+
+def by_reset() -> None:
+    """The model of the GPUs changes its mode by a reset of 90 s, as an A100 does."""
+    with as_owner():
+        GpuModel.objects.update(mode_switch="reset", switch_seconds=90)
+
+
+def modes(row: SliceAhead) -> tuple[str, str]:
+    """The mode of a row's GPU, and the one that is requested."""
+    with as_system():
+        gpu = Gpu.objects.get(id=row.gpu_id)
+    return gpu.mode, gpu.mode_wanted
+
+
+def test_a_gpu_is_reset_hours_ahead_and_counts_as_made_after_its_reset(site: Site, asked: datetime) -> None:
+    by_reset()
+    a_policy(slice_ahead={"h100": 1})
+    before = asked - timedelta(hours=3)
+    forecast(before, 1.0)
+    with as_system():
+        # Asked for at the same hours, so that the average over four hours is one for each.
+        assert turned(before - timedelta(hours=2)) == [], "five hours before"
+    (row,) = turned(before)
+    assert modes(row) == ("whole", "sliced")
+    assert [each.id for each in turned(before + MINUTE)] == [row.id], "a reset in progress stays"
+    with as_system():
+        Gpu.objects.filter(id=row.gpu_id).update(mode="sliced", mode_wanted="", mode_wanted_at=None)
+    assert [each.id for each in turned(before + 5 * MINUTE)] == [row.id]
+    a_start(site, row, before + 2 * MINUTE, 3)
+    turned(before + 6 * MINUTE)
+    with as_system():
+        assert SliceAhead.objects.get(id=row.id).taken is False, "the reset and a minute were not over"
+
+
+def test_no_gpu_is_reset_while_all_empty_ones_may_be_asked_for(site: Site, asked: datetime) -> None:
+    by_reset()
+    a_policy(slice_ahead={"h100": 1})
+    with as_system():
+        count = Gpu.objects.filter(gpu_class="h100").count()
+    forecast(asked, float(count))
+    assert turned(asked) == []
+    forecast(asked, count - 1.0)
+    (row,) = turned(asked)
+    forecast(asked, float(count))
+    assert [each.id for each in turned(asked + MINUTE)] == [row.id], "the reset is not taken back for it"
+
+
+def test_a_gpu_that_was_reset_for_nothing_is_whole_again(site: Site, asked: datetime) -> None:
+    by_reset()
+    a_policy(slice_ahead={"h100": 1})
+    (row,) = turned(asked)
+    a_policy(slice_ahead={"h100": 0})
+    assert turned(asked + MINUTE) == []
+    assert modes(row) == ("whole", ""), "the reset had not begun"
+    a_policy(slice_ahead={"h100": 1})
+    (row,) = turned(asked + 2 * MINUTE)
+    with as_system():
+        Gpu.objects.filter(id=row.gpu_id).update(mode="sliced", mode_wanted="", mode_wanted_at=None)
+    a_policy(slice_ahead={"h100": 0})
+    assert turned(asked + 3 * MINUTE) == []
+    assert modes(row) == ("sliced", "whole")
+
+
+def test_a_whole_booking_on_the_gpu_ends_the_request_for_slices(site: Site, asked: datetime) -> None:
+    by_reset()
+    a_policy(slice_ahead={"h100": 1})
+    (row,) = turned(asked)
+    whole = SliceAhead(gpu=row.gpu, start=0)
+    whole.profile = None  # type: ignore[assignment]
+    a_start(site, whole, asked + MINUTE, 3)
+    assert row.gpu_id not in {each.gpu_id for each in turned(asked + 2 * MINUTE)}
+    assert modes(row) == ("whole", "")
