@@ -100,6 +100,7 @@ def _context(options: argparse.Namespace, identity: Identity, hardware: NodeHard
         hidden=options.device_permissions != "off",
         network=hardware.network(options.interface),
         topology=hardware.topology(near),
+        files_of=hardware.files_of,
     )
 
 

@@ -44,6 +44,18 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
     kubernetes_options(parser, environment)
 
 
+def device_list_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the option of nodes with other accelerators than GPUs."""
+    parser.add_argument(
+        "--device-list",
+        type=Path,
+        default=environment.get("GPU_AGENT_DEVICE_LIST"),
+        metavar="FILE",
+        help="give the devices of this list to bookings, in place of NVIDIA's GPUs: FPGAs, NPUs and others"
+        " that have only device files",
+    )
+
+
 def models_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     """Adds the option that names products."""
     default = environment.get

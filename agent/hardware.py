@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import wire
+from agent.device_files.listed import devices_read
+from agent.device_files.port import FileDevices, FileWatch, ListedNodes
 from agent.doctor.driver import ExaminedDriver, driver_load
 from agent.host.device_nodes import DriverDeviceNodes
 from agent.host.machine import (
@@ -52,7 +54,7 @@ class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
     set where members need no account of the host. `starter` is for notebooks; None: they start as the
-    accounts of their owners."""
+    accounts of their owners. `files_of` is set where programs find a device by its files."""
 
     port: GpuPort
     watch: WatchPort
@@ -73,6 +75,7 @@ class NodeHardware:
     jobs: Callable[[Callable[[str], str | None], Store], EngineJobs] | None = None
     account_of: Callable[[str], str | None] | None = None
     starter: NotebookStarter | None = None
+    files_of: Callable[[str], tuple[str, ...]] | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:
@@ -106,6 +109,22 @@ def _real(
     )
 
 
+def _listed(options: argparse.Namespace, directory: AccountDirectory) -> NodeHardware:
+    """The devices of the site's list. Raises OSError, ValueError."""
+    devices = devices_read(options.device_list)
+    paths = frozenset(file for device in devices for file in device.files)
+    services = frozenset(filter(None, options.gpu_services.split(",")))
+    return NodeHardware(
+        FileDevices(devices, process_signal, HostOpenFiles(services=services, paths=paths)),
+        FileWatch(lambda pid: process_user(pid, directory.name)),
+        host_read(options.name),
+        ListedNodes(devices),
+        HostPrograms(name_of=directory.name),
+        suspender=None,
+        files_of=ListedNodes(devices).of,
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
     """Where a node's hardware is from: its drivers, or what development puts in their place.
@@ -132,6 +151,8 @@ def hardware_open(
 
     Raises GpuError, ValueError, and OSError.
     """
+    if options.device_list:
+        return _limited(_listed(options, directory), options)
     return _limited(platform.hardware(options, directory, stack), options)
 
 

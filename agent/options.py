@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agent.engine_options import engine_options
+from agent.engine_options import device_list_option, engine_options
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
 
@@ -50,6 +50,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         default=default("GPU_AGENT_NAME") or socket.gethostname(),
         help="name of this node (default: the host's)",
     )
+    device_list_option(parser, environment)
     engine_options(parser, environment)
     _booking_options(parser, environment)
     _isolation_options(parser, environment)

@@ -46,6 +46,10 @@ CHECK_TEXTS = {
     "driver_version": gettext_noop("version %(text)s"),
     "each": gettext_noop("%(gpus)s"),
     "enrolled": gettext_noop("enrolled as %(node)s"),
+    "device_list": gettext_noop("devices of the list: %(devices)s"),
+    "device_list_hidden": gettext_noop("the open files of %(count)s programs can't be read"),
+    "device_list_unread": gettext_noop("the list of devices could not be read"),
+    "device_list_wrong": gettext_noop("%(error)s"),
     "error": gettext_noop("%(name)s: %(error)s"),
     "errors": gettext_noop("%(errors)s"),
     "errors_none": gettext_noop("none now"),
@@ -67,6 +71,8 @@ CHECK_TEXTS = {
     ),
     "fix_driver_error": gettext_noop("see the kernel's log, and report the output of doctor --json"),
     "fix_driver_errors": gettext_noop("see agent.md, “Driver errors”"),
+    "fix_device_list": gettext_noop("see agent.md, “Devices that are no GPUs”"),
+    "fix_device_list_files": gettext_noop("load the driver that makes these files, or correct the list"),
     "fix_driver_hangs": gettext_noop(
         "see the kernel's log for Xids, then restart the node: no work is possible while the driver hangs"
     ),

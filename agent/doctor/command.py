@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
+from agent.doctor.device_list import list_checks
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
 from agent.doctor.host import HostOptions, host_checks
 from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
-from agent.engine_options import kubernetes_options, models_option
+from agent.engine_options import device_list_option, kubernetes_options, models_option
 from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
@@ -74,7 +75,7 @@ def _checks(
         api = KubernetesApi(access_find(*named, environment))
         nodes = [name for name in options.nodes.split(",") if name]
         return [*pod_checks(asked), *kubernetes_checks(api, nodes, options.gpu_models)]
-    return [*host_checks(asked), *of_driver()]
+    return [*host_checks(asked), *(list_checks(options.device_list) if options.device_list else of_driver())]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,6 +176,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         default=default("GPU_AGENT_ENGINE", "device"),
         help="check what Slurm or Kubernetes needs for the portal, not this node's GPUs",
     )
+    device_list_option(parser, environment)
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     models_option(parser, environment)

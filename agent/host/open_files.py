@@ -55,15 +55,15 @@ class Opener:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Openers:
-    """The programs by open device file (`nvidia0`, `nvidia-cap12`). `hidden` are the programs whose
-    open files can't be read."""
+    """The programs by open device file (`nvidia0`, `nvidia-cap12`, or a whole path). `hidden` are the
+    programs whose open files can't be read."""
 
     by_file: Mapping[str, frozenset[Opener]] = dataclasses.field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
 
     def of(self, path: str) -> frozenset[Opener]:
         """Returns the programs that have this device file open."""
-        return self.by_file.get(path.rpartition("/")[2], frozenset())
+        return self.by_file.get(path, self.by_file.get(path.rpartition("/")[2], frozenset()))
 
 
 class OpenFiles(Protocol):
@@ -74,15 +74,18 @@ class OpenFiles(Protocol):
 
 
 class HostOpenFiles:
-    """See OpenFiles; from /proc. `services` are names of further services of the site."""
+    """See OpenFiles; from /proc. `services` are names of further services of the site, and `paths` are the
+    files to look for in place of NVIDIA's."""
 
     def __init__(
         self,
         proc: Path = Path("/proc"),
         services: frozenset[str] = frozenset(),
         steady: Callable[[], float] = time.monotonic,
+        paths: frozenset[str] = frozenset(),
     ) -> None:
         self._proc = proc
+        self._paths = paths
         self._services = SERVICES | {_comm(name) for name in services}
         self._steady = steady
         self._seen: tuple[float, Openers] | None = None
@@ -123,14 +126,16 @@ class HostOpenFiles:
 
     def _files(self, pid: str) -> set[str]:
         folder = f"{self._proc}/{pid}/fd"
-        found = set()
+        found: set[str] = set()
         for descriptor in os.listdir(folder):
             try:
                 # Only read the link: following it may wait for a file server.
-                match = _FILE.search(os.readlink(f"{folder}/{descriptor}"))
+                target = os.readlink(f"{folder}/{descriptor}")
             except FileNotFoundError:
                 continue
-            if match is not None:
+            if self._paths:
+                found |= self._paths & {target}
+            elif match := _FILE.search(target):
                 found.add(match[1])
         return found
 

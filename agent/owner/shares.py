@@ -37,7 +37,7 @@ class NodeContext:
     `order` has the UUIDs of all its GPUs by PCI address. `hidden`: accounts can't open the files of
     GPUs that are not theirs. `network` is how its programs reach those of other nodes. `topology`
     has the cores next to each GPU. `slice_of` gives the systemd slice of an account's booking,
-    empty where there is none."""
+    empty where there is none. `files_of` gives the files of a device that is no GPU."""
 
     node: str
     root: Path
@@ -49,6 +49,7 @@ class NodeContext:
     network: Network | None = None
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     slice_of: Callable[[str, str], str] = lambda account, booking: ""
+    files_of: Callable[[str], tuple[str, ...]] | None = None
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """Returns the variables that give a program its share of a GPU, and limit it."""
@@ -74,7 +75,7 @@ class ActiveBooking:
     CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
     container that has no other GPUs. `network` is set if it has several nodes. `gpus` are those
     that the devices are on, and `topology` has the cores next to them. `unit` is the systemd
-    slice that may open its devices, empty where there is none.
+    slice that may open its devices, empty where there is none. `files` are those of devices that are no GPUs.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ActiveBooking:
     gpus: tuple[str, ...] = ()
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     unit: str = ""
+    files: tuple[tuple[str, ...], ...] = ()
 
     @property
     def divided(self) -> bool:
@@ -239,6 +241,7 @@ def _active_booking(
         network=place.network if len(members) > 1 else None,
         topology=place.topology,
         unit=place.slice_of(account, name) if account else "",
+        files=tuple(place.files_of(given[each.id]) for each in allocations) if place.files_of else (),
     )
 
 
@@ -289,6 +292,9 @@ def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool 
     if contained and part.inside:
         indexes = (0,) if one else part.inside
     count = str(len(devices))
+    if part.files:
+        paths = ",".join(path for each in part.files[chosen] for path in each)
+        return {"GPU_BOOKING_DEVICE_FILES": paths, "NPROC_PER_NODE": count, **_numa_variables(part, chosen)}
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, indexes or devices)),
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices),

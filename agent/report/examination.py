@@ -107,10 +107,10 @@ def checks_read(results: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
 def doctor_command(doctor: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Returns the call of the module and words `doctor` that fits the agent's own options."""
     command = [sys.executable, "-m", *doctor, "--json", "--state", str(options.state)]
-    for name in ("portal", "interface"):
+    for name in ("portal", "interface", "device_list"):
         value = getattr(options, name)
         if value:
-            command += [f"--{name}", value]
+            command += [f"--{name.replace('_', '-')}", str(value)]
     return command
 
 
