@@ -160,9 +160,7 @@ def _write_more(
     return _write(row, share, user_id, now, cut)
 
 
-def _write(
-    row: Quota, share: Share, user_id: int | None, now: datetime, cut: Cut | None = None
-) -> Quota:
+def _write(row: Quota, share: Share, user_id: int | None, now: datetime, cut: Cut | None = None) -> Quota:
     values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,
         "borrow_limit_units": share.borrow_limit_units,

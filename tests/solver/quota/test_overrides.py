@@ -267,3 +267,14 @@ class TestKept:
         site = replace(site, requests=tuple(asked))
         assert starts(solve(site, POLICY)) == {}
         assert starts(solve(replace(site, overrides=(self.kept("b1"),)), POLICY)) == {"b1": 0}
+
+    def test_no_new_work_under_the_limit_has_it_paused(self) -> None:
+        """Two kept ones run on one guaranteed GPU of their project, so new work of it could take them."""
+        limits = (a_limit("a", 4, borrow=4), a_limit("a-x", 1, parent="a"), a_limit("b", 7))
+        held = running(2, "a", tier="flex", ends=9 * HOUR)
+        held = tuple(replace(each, override=each.booking) for each in held)
+        kept = tuple(self.kept(each.booking) for each in held)
+        asked = a_flex("b2", 1, hours=1)
+        site = replace(a_snapshot(asked, held=held, limits=limits), overrides=kept)
+        plan = solve(site, POLICY)
+        assert (plan.pauses, starts(plan)) == ((), {"b2": 9 * HOUR})
