@@ -189,6 +189,23 @@ def start_delay(gpus: Collection[UUID], starts: datetime, now: datetime) -> time
     return max((delay(gpus, starts, now) for delay in START_DELAYS), default=timedelta())
 
 
+OrderedPauses: TypeAlias = Callable[[], Any]
+
+ORDERED_PAUSES: list[OrderedPauses] = []
+"""Each returns the filter (a `Q`) of pauses that it has ordered and that it still wants."""
+
+KeptUses: TypeAlias = Callable[[], Iterable[tuple[UUID, str, str]]]
+
+KEPT_USES: list[KeptUses] = []
+"""Each returns bookings which a limit does not forbid anything, each with the name of the limit's owner
+in the quota tree, and the class."""
+
+
+def kept_uses() -> list[tuple[UUID, str, str]]:
+    """Returns the bookings that stay above a limit, in a fixed order."""
+    return sorted({use for read in KEPT_USES for use in read()})
+
+
 PolicyStages: TypeAlias = Callable[[], Mapping[int, str]]
 
 POLICY_STAGES: list[PolicyStages] = []

@@ -179,6 +179,7 @@ PERIODS = {
     "capacity.turn": 10,
     "notebooks.orders": 5,
     "hand_overs.expire": 60,
+    "limit_cuts.enforce": 10,
     "allocation.variances": 900,
     "allocation.reports": 300,
     "insights.months": 600,

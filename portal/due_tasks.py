@@ -16,6 +16,7 @@ from allocation.features.capacity.causes.forecast import forecasts_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
 from allocation.features.hand_overs.services import hand_overs_over
 from allocation.features.jira.models import JiraMessage
+from allocation.features.limit_cuts.enforce import cuts_open
 from allocation.features.notebooks.services import notebooks_unordered
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
@@ -42,6 +43,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "backlogs": backlogs_due,
     "hand_overs.expire": hand_overs_over,
     "forecasts": forecasts_due,
+    "limit_cuts.enforce": lambda _: cuts_open(),
     "chat.send": lambda now: ChatMessage.objects.filter(state=ChatMessage.State.PENDING, due__lte=now),
     "jira.process": lambda _: JiraMessage.objects.filter(state=JiraMessage.State.RECEIVED),
     "mail.send": lambda now: Mail.objects.filter(WAITING, due__lte=now),

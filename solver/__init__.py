@@ -17,17 +17,14 @@ from solver.model.inputs import MIXED as MIXED
 from solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
 from solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from solver.model.inputs import Ask as Ask
-from solver.model.inputs import Cap as Cap
 from solver.model.inputs import Change as Change
 from solver.model.inputs import Extension as Extension
 from solver.model.inputs import Gpu as Gpu
 from solver.model.inputs import Held as Held
 from solver.model.inputs import Host as Host
-from solver.model.inputs import Limit as Limit
 from solver.model.inputs import Maintenance as Maintenance
 from solver.model.inputs import Model as Model
 from solver.model.inputs import Order as Order
-from solver.model.inputs import Override as Override
 from solver.model.inputs import Place as Place
 from solver.model.inputs import Placement as Placement
 from solver.model.inputs import PlannedStart as PlannedStart
@@ -39,6 +36,9 @@ from solver.model.inputs import Tier as Tier
 from solver.model.inputs import Used as Used
 from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
+from solver.model.limits import Cap as Cap
+from solver.model.limits import Limit as Limit
+from solver.model.limits import Override as Override
 from solver.model.plan import Alternative as Alternative
 from solver.model.plan import Assign as Assign
 from solver.model.plan import Borrow as Borrow

@@ -18,6 +18,7 @@ FEATURES = Features(
     "idle_gpus",
     "insights",
     "jira",
+    "limit_cuts",
     "notebooks",
     "policy_lab",
     "progress",

@@ -162,7 +162,9 @@ class Booking(models.Model):
     )
 
     has_override = models.BooleanField(
-        db_default=False, default=False, help_text="Some of its units don't count against a limit."
+        db_default=False,
+        default=False,
+        help_text="Some of its units don't count against a limit, or a lower limit does not forbid them.",
     )
     is_drained = models.BooleanField(
         default=False,
@@ -365,6 +367,9 @@ class Booking(models.Model):
                 condition=~Q(state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]),
             ),
             # Rows that each turn of the solver asks for; there are few, or none.
+            models.Index(
+                fields=["has_override"], name="booking_with_override", condition=Q(has_override=True)
+            ),
             models.Index(
                 fields=["state"],
                 name="booking_borrowing",

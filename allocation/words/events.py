@@ -151,6 +151,13 @@ _SENTENCES: dict[str, Text] = {
     ),
     "override_granted": gettext_lazy("%(actor)s granted an exception from a limit."),
     "override_ended": gettext_lazy("%(actor)s ended its exception from a limit."),
+    "limit_kept": gettext_lazy(
+        "The limit of %(owner)s for %(gpu_class)s was lowered. This booking keeps its GPUs and its start."
+    ),
+    "limit_drained": gettext_lazy(
+        "The limit of %(owner)s for %(gpu_class)s was lowered below what is booked. What runs stays; this "
+        "booking has not begun, so it may start later than planned."
+    ),
     "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),

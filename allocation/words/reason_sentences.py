@@ -410,6 +410,10 @@ SENTENCES: dict[str, Text] = {
         "share is lower. Its admins can raise it."
     ),
     "machine_leaves": gettext_lazy("The provider of %(node)s takes it back."),
+    "limit_cut": gettext_lazy(
+        "The limit of %(owner)s for %(gpu_class)s was lowered below what is in use, and what is above it "
+        "is paused. It resumes as soon as the limit allows it."
+    ),
     "operator_paused": gettext_lazy("An operator paused it: %(why)s."),
     "stopped": gettext_lazy(
         "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."

@@ -362,6 +362,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "A limit of a budget pauses this booking, so the deadline stays. Save now, so that "
         "nothing is lost. It continues when the share of the budget is lower."
     ),
+    "limit_can_not_wait": gettext_lazy(
+        "A limit was lowered below what is in use, so the deadline stays. Save now, so that nothing is lost. "
+        "It continues as soon as the limit allows it."
+    ),
     "machine_can_not_wait": gettext_lazy(
         "Its provider takes the machine back then, so the deadline stays. Save now, so that nothing is lost."
     ),

@@ -9,6 +9,7 @@ from typing import Literal
 
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
+from solver.model.limits import Cap, Limit, Override
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 
 SLOTS_PER_GPU = 8
@@ -363,56 +364,6 @@ class Tier:
     protected: int = 0
     pauses: int | None = None
     borrow: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A node of the quota tree: a tenant (no `parent`), or a project of the tenant `parent`.
-
-    Units of a class. A tenant's `guaranteed` covers its projects'. `borrow` is the most above the
-    guarantee (None: unlimited), `lend` the most of the idle guarantee that others may use (None:
-    all). Idle capacity above all guarantees is divided by `weight`.
-    """
-
-    owner: str
-    parent: str | None
-    gpu_class: str
-    guaranteed: int
-    borrow: int | None
-    lend: int | None
-    weight: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """An exception from an owner's limits of a class, in [starts, ends).
-
-    It raises the limit by `units` (negative: lowers it) and GPU-hour caps by `unit_seconds`, for
-    windows inside its own. No guarantee changes. With a `booking` it raises nothing: so many units
-    of the requests and rows with this `override` don't count at the owner, whenever they run.
-    """
-
-    id: str
-    owner: str
-    gpu_class: str
-    starts: int
-    ends: int
-    units: int = 0
-    unit_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
-    booking: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """Maximum unit-seconds of a class for an owner: in [starts, ends), whole days of UTC, or, with
-    `rolling_days`, in any that many consecutive days."""
-
-    owner: str
-    gpu_class: str
-    most: int
-    starts: int
-    ends: int
-    rolling_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,12 +158,35 @@ class _Found:
     candidates: tuple[Candidate, ...] = ()
 
 
+class _Kept:
+    """Bookings that stay although a limit was cut: nobody under that limit has them paused, because only
+    new work is limited by it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._owners: dict[tuple[str, str], set[str]] = {}
+        for each in snapshot.overrides:
+            if each.keeps:
+                self._owners.setdefault((each.booking, each.gpu_class), set()).add(each.owner)
+        self._labs = {
+            (project, lab.gpu_class): lab.owner for lab in snapshot.labs for project in lab.projects
+        }
+
+    def stays(self, use: Use, claim: Use) -> bool:
+        """Whether a use stays whatever this claim needs."""
+        owners = self._owners.get((use.owners[-1], use.gpu_class)) if self._owners else None
+        if not owners:
+            return False
+        lab = self._labs.get((claim.owners[1], claim.gpu_class), "")
+        return not owners.isdisjoint((*claim.owners, lab))
+
+
 class VictimRules:
     """The rules of one cycle; decisions of the cycle count."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
         self.in_place = InPlace(state, snapshot)
+        self._kept = _Kept(snapshot)
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
         self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
         self._outs: dict[str, list[int]] = {}
@@ -323,7 +346,7 @@ class VictimRules:
         parts = claim.before.parts
         for runner in self._able(claim.gpu_class, claim.tenant, claim.starts):
             rule = self._own_rule(claim, runner, parts.get(runner.booking))
-            if rule is not None:
+            if rule is not None and not self._kept.stays(runner.use, claim.block.use):
                 spot = not runner.tier.counts
                 yield _ranked(runner, rule, (_SPOT if spot else _OWN, 0, runner.tier.priority))
 

@@ -11,7 +11,8 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import LabLimit
-from solver.model.inputs import Cap, Override, Used
+from solver.model.inputs import Used
+from solver.model.limits import Cap, Override
 
 DAY = 86_400
 
@@ -30,7 +31,11 @@ class GpuHourCaps:
         labs: Iterable[LabLimit] = (),
     ) -> None:
         self._overrides: dict[Key, list[Override]] = {}
+        self._kept: set[tuple[str, str, str]] = set()
+        """Uses, by name, that no cap of an owner and class forbids."""
         for each in overrides:
+            if each.keeps:
+                self._kept.add((each.booking, each.owner, each.gpu_class))
             if each.unit_seconds:
                 self._overrides.setdefault((each.owner, each.gpu_class), []).append(each)
         self._caps: dict[Key, list[Cap]] = {}
@@ -156,7 +161,11 @@ class GpuHourCaps:
 
     def _of(self, owners: Iterable[str], gpu_class: str) -> list[Cap]:
         found = self._with_lab(owners, gpu_class)
-        return [cap for owner in found for cap in self._caps.get((owner, gpu_class), ())]
+        caps = [cap for owner in found for cap in self._caps.get((owner, gpu_class), ())]
+        if not self._kept:
+            return caps
+        names = tuple(owners)
+        return [cap for cap in caps if (names[-1], cap.owner, gpu_class) not in self._kept]
 
     def _with_lab(self, owners: Iterable[str], gpu_class: str) -> Iterable[str]:
         """The owners with the lab of the project among them, if it has a cap."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from solver.model.inner_limits import LabLimit
-from solver.model.inputs import Limit, Override, Tier
+from solver.model.inputs import Tier
+from solver.model.limits import Limit, Override
 from solver.quota.tree import PLATFORM, UNBOUNDED, Exceptions, Node, Tree
 
 
@@ -52,13 +53,16 @@ def trees_of(
 def _exceptions(overrides: Iterable[Override]) -> Exceptions:
     raised: list[tuple[str, int, int, int]] = []
     exempt: dict[str, dict[str, int]] = {}
+    kept: dict[str, set[str]] = {}
     for each in overrides:
-        if each.booking:
+        if each.keeps:
+            kept.setdefault(each.booking, set()).add(each.owner)
+        elif each.booking:
             units = exempt.setdefault(each.booking, {})
             units[each.owner] = units.get(each.owner, 0) + each.units
         elif each.units:
             raised.append((each.owner, each.units, each.starts, each.ends))
-    return Exceptions(tuple(raised), exempt)
+    return Exceptions(tuple(raised), exempt, kept)
 
 
 def with_labs(limits: Iterable[Limit], labs: Iterable[LabLimit]) -> list[Limit]:

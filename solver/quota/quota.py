@@ -19,7 +19,8 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
-from solver.model.inputs import BEHIND, MIXED, WITHIN, Limit, Override, Snapshot, Tier
+from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot, Tier
+from solver.model.limits import Limit, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
 from solver.quota.limits import Trees, trees_of, with_labs

@@ -6,7 +6,7 @@ parent sees what exceeds the child's local. More use fits while no node on the p
 (subtree + B, the platform: subtree) by what arrives there. Units; seconds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -47,11 +47,13 @@ class Exceptions:
     """Exceptions from the caps of a tree.
 
     `raised`: (owner, units, starts, ends), more units in a window, negative for fewer. `exempt`:
-    units that don't count, by owner, for the use that has this name among its owners.
+    units that don't count, by owner, for the use that has this name among its owners. `kept`: owners
+    whose cap forbids such a use nothing, although it counts.
     """
 
     raised: tuple[tuple[str, int, int, int], ...] = ()
     exempt: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    kept: Mapping[str, Set[str]] = field(default_factory=dict)
 
     @property
     def owners(self) -> list[str]:
@@ -128,6 +130,9 @@ class Tree:
             exempt = self.exceptions.exempt.get(owners[-1]) if owners else None
             if exempt:
                 path = tuple(replace(node, exempt=exempt.get(node.owner, 0)) for node in path)
+            kept = self.exceptions.kept.get(owners[-1]) if owners else None
+            if kept:
+                path = tuple(replace(node, cap=UNBOUNDED) if node.owner in kept else node for node in path)
             self._ways[owners] = path
         return path
 

@@ -366,6 +366,7 @@ RULES: tuple[Rule, ...] = (
         optional=("dated", "used", "whose"),
     ),
     Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
+    Rule("R176", "limit_cut", "quota", "tenant_admin", "pauses", ("gpu_class", "owner")),
 )
 
 UNPROVEN = frozenset(

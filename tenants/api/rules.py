@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
+from tenants.api.cuts import DRY_RUN, CutOut, cut_data, cut_field, cut_of, dry_or_not
 from tenants.lab_queries import labs_seen
 from tenants.models import LabQuota, Quota, Tenant, User
 from tenants.platform.errors import invalid, missing
@@ -15,6 +16,7 @@ from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.services import Share, ShareMore, quota_set, tenant_quota_set
 from tenants.services.labs.limits import lab_quota_set, project_to_limit
+from tenants.services.limit_changes import Cut
 from tenants.words import refusal_text
 
 
@@ -43,6 +45,12 @@ class QuotaOut(serializers.Serializer[Any]):
     cap_carries = serializers.BooleanField(help_text="What a month leaves is added to the next.")
 
 
+class QuotaSetOut(QuotaOut):
+    """The quota as it is set, and what of the bookings is above it."""
+
+    cut = CutOut(allow_null=True, help_text="Null: nothing is above the limit.")
+
+
 class QuotaIn(Strict):
     """The quota of a project (tenant admins, leads of its lab), of a `lab` (tenant admins), or of a
     `tenant` (operators). A lab has no weight."""
@@ -64,6 +72,7 @@ class QuotaIn(Strict):
     cap_gpu_hours = Whole(max_value=10**9, required=False, allow_null=True, default=None)
     cap_days = Whole(max_value=31, required=False, allow_null=True, default=None)
     cap_carries = Flag(required=False, default=False)
+    bookings = cut_field()
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Exactly one of project, lab and tenant. Raises ValidationError."""
@@ -98,49 +107,57 @@ class Quotas(ApiView):
     @described(
         "set_quota",
         "Set a project's or lab's quota (tenant admins) or a tenant's (operators)",
-        answer=QuotaOut,
+        answer=QuotaSetOut,
         request=QuotaIn,
+        headers=(DRY_RUN,),
     )
     def put(self, request: Request) -> Response:
-        """Sets the quota."""
+        """Sets the quota. `cut` of the answer has what is above it; `Prefer: dry-run` only says it."""
         sent = self.sent(QuotaIn)
-        share = _share(sent)
-        if "tenant" in sent:
-            return Response(self._tenant(sent, share))
-        with self.tx():
-            if "lab" in sent:
-                of_lab = lab_quota_set(
-                    actor=self.actor,
-                    lab=sent["lab"],
-                    gpu_class=sent["gpu_class"],
-                    share=share,
-                    now=self.now,
-                )
-                return Response(_lab_shown(of_lab))
-            project = project_to_limit(self.actor, sent["project"])
-            quota = quota_set(
-                actor=self.actor,
-                project=project,
-                gpu_class=sent["gpu_class"],
-                share=share,
-                now=self.now,
-            )
-            return Response(QuotaOut(quota).data)
+        share, cut = _share(sent), cut_of(sent.get("bookings"))
+        is_tenants = "tenant" in sent
+        set_it = self._tenant if is_tenants else self._lab if "lab" in sent else self._project
+        if is_tenants:
+            self.require_operator()
+        with operator_tx() if is_tenants else self.tx():
+            return dry_or_not(request, lambda: Response({**set_it(sent, share, cut), "cut": cut_data(cut)}))
 
-    def _tenant(self, sent: dict[str, Any], share: Share) -> dict[str, Any]:
-        self.require_operator()
-        with operator_tx():
-            tenant = Tenant.objects.filter(slug=sent["tenant"]).first()
-            if tenant is None:
-                raise missing("tenant", "tenant")
-            quota = tenant_quota_set(
-                operator=User.objects.get(id=self.actor.user_id),
-                tenant=tenant,
-                gpu_class=sent["gpu_class"],
-                share=share,
-                now=self.now,
-            )
-            return dict(QuotaOut(quota).data)
+    def _project(self, sent: dict[str, Any], share: Share, cut: Cut) -> dict[str, Any]:
+        project = project_to_limit(self.actor, sent["project"])
+        quota = quota_set(
+            actor=self.actor,
+            project=project,
+            gpu_class=sent["gpu_class"],
+            share=share,
+            now=self.now,
+            cut=cut,
+        )
+        return dict(QuotaOut(quota).data)
+
+    def _lab(self, sent: dict[str, Any], share: Share, cut: Cut) -> dict[str, Any]:
+        of_lab = lab_quota_set(
+            actor=self.actor,
+            lab=sent["lab"],
+            gpu_class=sent["gpu_class"],
+            share=share,
+            now=self.now,
+            cut=cut,
+        )
+        return _lab_shown(of_lab)
+
+    def _tenant(self, sent: dict[str, Any], share: Share, cut: Cut) -> dict[str, Any]:
+        tenant = Tenant.objects.filter(slug=sent["tenant"]).first()
+        if tenant is None:
+            raise missing("tenant", "tenant")
+        quota = tenant_quota_set(
+            operator=User.objects.get(id=self.actor.user_id),
+            tenant=tenant,
+            gpu_class=sent["gpu_class"],
+            share=share,
+            now=self.now,
+            cut=cut,
+        )
+        return dict(QuotaOut(quota).data)
 
 
 def _lab_shown(quota: LabQuota) -> dict[str, Any]:

@@ -143,6 +143,7 @@ NOUNS: dict[str, Promise] = {
     "invitation": gettext_lazy("invitation"),
     "lab": gettext_lazy("lab"),
     "lead": gettext_lazy("lead"),
+    "limit cut": gettext_lazy("limit cut"),
     "limit": gettext_lazy("limit"),
     "maintenance": gettext_lazy("maintenance"),
     "member": gettext_lazy("member"),

@@ -20,13 +20,17 @@ from tenants.services.labs.room import (
     room_of_tenant,
 )
 from tenants.services.labs.share import Share, ShareMore, more_check, share_check
+from tenants.services.limit_changes import Cut, LimitChange, LimitOf, Most, limit_changed, most_of
 from tenants.words import refusal_text
 
 
 @transaction.atomic
-def quota_set(*, actor: Actor, project: Project, gpu_class: str, share: Share, now: datetime) -> Quota:
+def quota_set(
+    *, actor: Actor, project: Project, gpu_class: str, share: Share, now: datetime, cut: Cut | None = None
+) -> Quota:
     """Sets a project's share; the projects' guarantees together never exceed the tenant's, or the
-    lab's if it has a quota. A lab's leads set its projects' shares inside the lab's.
+    lab's if it has a quota. A lab's leads set its projects' shares inside the lab's. `cut` says what
+    happens to bookings above it.
 
     Raises:
         Refused: `not_allowed`, `not_found` (class), `bad_share`, `guarantees_exceeded` with the
@@ -52,14 +56,22 @@ def quota_set(*, actor: Actor, project: Project, gpu_class: str, share: Share, n
         share,
         actor.user_id,
         now,
+        cut,
     )
 
 
 @transaction.atomic
 def tenant_quota_set(
-    *, operator: User | None, tenant: Tenant, gpu_class: str, share: Share, now: datetime
+    *,
+    operator: User | None,
+    tenant: Tenant,
+    gpu_class: str,
+    share: Share,
+    now: datetime,
+    cut: Cut | None = None,
 ) -> Quota:
     """Sets a tenant's share; never below what its projects are guaranteed. In `operator_tx`.
+    `cut` as in `quota_set`.
 
     Raises:
         Refused: `not_found` (class), `bad_share`, `guarantees_promised` with numbers in units.
@@ -85,7 +97,7 @@ def tenant_quota_set(
             numbers={"promised": promised, "wanted": share.guaranteed_units},
         )
     user_id = operator.id if operator else None
-    return _write(Quota(tenant=tenant, project=None, gpu_class=model), share, user_id, now)
+    return _write(Quota(tenant=tenant, project=None, gpu_class=model), share, user_id, now, cut)
 
 
 @transaction.atomic
@@ -112,7 +124,7 @@ def project_quota_set(
 
 @transaction.atomic
 def quota_more_set(
-    *, actor: Actor, project: Project, gpu_class: str, more: ShareMore, now: datetime
+    *, actor: Actor, project: Project, gpu_class: str, more: ShareMore, now: datetime, cut: Cut | None = None
 ) -> Quota:
     """Sets the weight and cap of a project that has a share; the share stays as it is.
 
@@ -121,12 +133,12 @@ def quota_more_set(
     """
     require_tenant_admin(actor)
     rows = Quota.objects.filter(tenant_id=actor.tenant_id, project=project)
-    return _write_more(rows, gpu_class, more, actor.user_id, now)
+    return _write_more(rows, gpu_class, more, actor.user_id, now, cut)
 
 
 @transaction.atomic
 def tenant_quota_more_set(
-    *, operator: User, tenant: Tenant, gpu_class: str, more: ShareMore, now: datetime
+    *, operator: User, tenant: Tenant, gpu_class: str, more: ShareMore, now: datetime, cut: Cut | None = None
 ) -> Quota:
     """The same for a tenant. In `operator_tx`.
 
@@ -134,19 +146,21 @@ def tenant_quota_more_set(
         Refused: `not_found` (class, share) or `bad_share`.
     """
     rows = Quota.objects.filter(tenant=tenant, project=None)
-    return _write_more(rows, gpu_class, more, operator.id, now)
+    return _write_more(rows, gpu_class, more, operator.id, now, cut)
 
 
-def _write_more(rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id: int, now: datetime) -> Quota:
+def _write_more(
+    rows: QuerySet[Quota], gpu_class: str, more: ShareMore, user_id: int, now: datetime, cut: Cut | None
+) -> Quota:
     more_check(more)
     row = rows.select_for_update().filter(gpu_class=class_read(gpu_class)).first()
     if row is None:
         raise missing("share", "gpu_class")
     share = Share(row.guaranteed_units, row.borrow_limit_units, row.lend_limit_units, more)
-    return _write(row, share, user_id, now)
+    return _write(row, share, user_id, now, cut)
 
 
-def _write(row: Quota, share: Share, user_id: int | None, now: datetime) -> Quota:
+def _write(row: Quota, share: Share, user_id: int | None, now: datetime, cut: Cut | None = None) -> Quota:
     values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,
         "borrow_limit_units": share.borrow_limit_units,
@@ -157,11 +171,21 @@ def _write(row: Quota, share: Share, user_id: int | None, now: datetime) -> Quot
         tenant_id=row.tenant_id, project=row.project, gpu_class=row.gpu_class, defaults=values
     )
     before = None if is_new else {name: getattr(quota, name) for name in values}
-    if before == values:
-        return quota
+    most = Most() if is_new else most_of(quota)
     for name, value in values.items():
         setattr(quota, name, value)
-    quota.save(update_fields=list(values))
+    if before != values:
+        quota.save(update_fields=list(values))
+        _record(quota, user_id, before, values, now)
+    if before != values or (cut is not None and cut.answer is not None):
+        of = LimitOf(quota.tenant_id, quota.gpu_class_id, project_id=quota.project_id)
+        limit_changed(LimitChange(of, most, most_of(quota), user_id), cut, now)
+    return quota
+
+
+def _record(
+    quota: Quota, user_id: int | None, before: dict[str, Any] | None, values: dict[str, Any], now: datetime
+) -> None:
     if quota.project_id is None:
         # Only operators set the quota of a tenant.
         where = {"tenant": quota.tenant.slug, "gpu_class": quota.gpu_class_id}
@@ -186,4 +210,3 @@ def _write(row: Quota, share: Share, user_id: int | None, now: datetime) -> Quot
             "after": values,
         },
     )
-    return quota

@@ -1,6 +1,6 @@
 """Fixtures of features' tests."""
 
 from tests.api.conftest import site
-from tests.services.conftest import lab
+from tests.services.conftest import lab, plant
 
-__all__ = ["lab", "site"]
+__all__ = ["lab", "plant", "site"]

@@ -6,7 +6,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from solver import Ask, Assign, Place, Plan, Request, Snapshot, Tier, Waiting
-from solver.model.inputs import Held, Limit, Model, Together
+from solver.model.inputs import Held, Model, Together
+from solver.model.limits import Limit
 
 Row = tuple[Place, int, int]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from solver import Held, Plan, PlannedStart, Request
-from solver.model.inputs import Change, Entry, Override, Strength
+from solver.model.inputs import Change, Entry, Strength
+from solver.model.limits import Override
 from solver.model.plan import ChangeAnswer, Offered
 from tests.solver.truth import count_of
 from tests.worlds.jobs import Job

@@ -7,7 +7,7 @@ from random import Random
 from typing import Literal
 
 from solver import LabLimit, Limit, PersonLimit, Tier
-from solver.model.inputs import Override
+from solver.model.limits import Override
 from tests.worlds.jobs import HOUR, Job
 
 Answer = Literal["accept", "decline", "none"]

@@ -245,7 +245,7 @@ _CHECKS = (
         "paused for nobody, or for itself",
         """SELECT p.id::text FROM allocation_pause p
              LEFT JOIN allocation_pausecause c ON c.id = p.cause_id
-           WHERE c.beneficiary_id IS NULL AND p.rule NOT IN ('R114', 'R149', 'R175')
+           WHERE c.beneficiary_id IS NULL AND p.rule NOT IN ('R114', 'R149', 'R175', 'R176')
               OR c.beneficiary_id = p.booking_id""",
     ),
     _Check(

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from allocation.access import access_override
 from allocation.models import Override
+from allocation.points import kept_uses
 from allocation.rules.states import TERMINAL, State
 from allocation.services.overrides.log import override_record
 from allocation.services.overrides.requests import (
@@ -282,7 +283,7 @@ def _ended(row: Override, person_id: int, name: str, now: datetime) -> Override:
             booking,
             event=Event("override_ended", text, person_id),
             now=now,
-            has_override=others.exists(),
+            has_override=others.exists() or any(kept == booking.id for kept, *_ in kept_uses()),
         )
     task_request("allocation.cycle")
     return row

@@ -81,6 +81,17 @@ def operator_pause_begin(booking: Booking, why: Reason, now: datetime) -> Pause 
     return _ordered_pause_begin(booking, why, "", now)
 
 
+def limit_pause_begin(booking: Booking, why: Reason, relation: str, now: datetime) -> Pause | None:
+    """Gives notice of a pause because a limit was cut below what is in use.
+
+    `booking` is locked and active. It is not restrained: it resumes as soon as the limit allows it. Who
+    orders the pause answers for it in `allocation.points.ORDERED_PAUSES`. Returns None when it is on no
+    device any more.
+    """
+    at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
+    return _pause_without_claim(booking, why, relation, at, now)
+
+
 def leaving_pause_begin(booking: Booking, why: Reason, at: datetime, now: datetime) -> Pause | None:
     """Gives notice of a pause that ends at `at`, before the hardware of the booking leaves.
 
@@ -97,11 +108,18 @@ def _ordered_pause_begin(booking: Booking, why: Reason, relation: str, now: date
     The booking is marked as restrained, so that it does not resume at once.
     """
     at = now.replace(microsecond=0) + timedelta(seconds=booking.tier.grace_seconds)
-    return _pause_without_claim(booking, why, relation, at, now, leaves=False)
+    return _pause_without_claim(booking, why, relation, at, now, is_drained=True)
 
 
 def _pause_without_claim(
-    booking: Booking, why: Reason, relation: str, at: datetime, now: datetime, *, leaves: bool
+    booking: Booking,
+    why: Reason,
+    relation: str,
+    at: datetime,
+    now: datetime,
+    *,
+    leaves: bool = False,
+    **facts: object,
 ) -> Pause | None:
     notified = now.replace(microsecond=0)
     rows = _run_cut(booking, at)
@@ -122,9 +140,7 @@ def _pause_without_claim(
         notified_at=notified,
         grace_seconds=int((at - notified).total_seconds()),
     )
-    if leaves:
-        return _begin(booking, pause, rows, at, now, leaves=True)
-    return _begin(booking, pause, rows, at, now, is_drained=True)
+    return _begin(booking, pause, rows, at, now, leaves=leaves, **facts)
 
 
 def _run_cut(booking: Booking, at: datetime) -> list[Allocation]:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from allocation.models import Allocation, Booking, Pause
+from allocation.points import ORDERED_PAUSES
 from allocation.rules.states import TERMINAL, State
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
@@ -48,8 +49,8 @@ def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
     """Open pauses in their grace period that can be withdrawn, if nobody needs the GPUs any more.
 
     Only while nothing has been released, the owner has not confirmed a save, and the nodes answer
-    and can still be notified in time. One that a stop or a budget ordered only when that no longer
-    asks for it, and never one before hardware that leaves.
+    and can still be notified in time. One that a stop, a budget or a feature ordered only when that no
+    longer asks for it, and never one before hardware that leaves.
     """
     left_or_unreachable = Allocation.objects.filter(booking=OuterRef("booking")).filter(
         Q(state=Allocation.State.RELEASING)
@@ -60,6 +61,7 @@ def pauses_withdrawable(now: datetime) -> QuerySet[Pause]:
         Q(cause__beneficiary__isnull=False) | Q(booking__is_drained=False),
         ~Q(Exists(left_or_unreachable)),
         ~Q(rule=MACHINE_LEAVES),
+        *(~wanted() for wanted in ORDERED_PAUSES),
         booking__state=State.PAUSING,
         acknowledged_at=None,
         emptied_at=None,

@@ -20,6 +20,7 @@ from tenants.platform.errors import Refused
 _CAN_NOT_WAIT = {
     BY_CODE["budget_paused"].id: ("budget_can_not_wait", "tenant_admin"),
     BY_CODE["operator_paused"].id: ("operators_can_not_wait", "operator"),
+    BY_CODE["limit_cut"].id: ("limit_can_not_wait", "tenant_admin"),
     BY_CODE["machine_leaves"].id: ("machine_can_not_wait", "hardware"),
 }
 
@@ -49,7 +50,8 @@ def more_time_request(*, actor: Actor, booking: Booking, now: datetime) -> Booki
 
     Raises:
         Refused: `not_pausing`, `more_time_pending`, `no_more_time`, `claim_can_not_wait`,
-            `budget_can_not_wait`, `operators_can_not_wait`, `machine_can_not_wait`.
+            `budget_can_not_wait`, `operators_can_not_wait`, `machine_can_not_wait`,
+            `limit_can_not_wait`.
     """
     with transaction.atomic():
         booking = booking_lock(booking.id, "project", "tier", "owner")

@@ -85,6 +85,7 @@ sections_present = Look(
         "blackouts": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
         "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),
         "overrides": lambda _: Override.objects.filter(state=Override.State.GRANTED),
+        "kept": lambda _: Booking.objects.filter(has_override=True),
         "pauses": lambda _: open_pauses(),
         # Extensions and other changes that wait for a decision.
         "asked": lambda _: BookingChange.objects.filter(state=BookingChange.State.ASKED),

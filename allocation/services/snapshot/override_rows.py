@@ -4,7 +4,9 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from allocation.models import Booking
 from allocation.models import Override as OverrideRow
+from allocation.points import kept_uses
 from allocation.rules.states import TERMINAL
 from allocation.services.snapshot.limits_in_time import GPU_HOUR
 from solver import Override
@@ -21,6 +23,20 @@ def overrides_read(now: datetime) -> tuple[Override, ...]:
         kind__in=KINDS,
     ).exclude(booking__state__in=TERMINAL)
     return tuple(map(override_of, rows.select_related("project").order_by("id")))
+
+
+def kept_read() -> tuple[Override, ...]:
+    """What stays above a limit that was cut; row-level security may narrow it to one tenant."""
+    return tuple(
+        Override(f"kept {booking} {owner} {name}", owner, name, 0, 0, booking=str(booking), keeps=True)
+        for booking, owner, name in kept_uses()
+    )
+
+
+def has_exception(booking: Booking) -> bool:
+    """Whether an exception from a limit was granted to a booking."""
+    granted = OverrideRow.State.GRANTED
+    return booking.has_override and booking.overrides.filter(state=granted).exists()
 
 
 def override_of(row: OverrideRow) -> Override:

@@ -34,7 +34,7 @@ from allocation.services.snapshot.inner_limit_rows import (
     window_steps_of,
 )
 from allocation.services.snapshot.intake import deferred_bookings, entries_of, entries_waiting
-from allocation.services.snapshot.override_rows import overrides_read
+from allocation.services.snapshot.override_rows import has_exception, kept_read, overrides_read
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import (
     limits_of,
@@ -145,7 +145,7 @@ def limits_read(
     is not known. `known`: the use, if it is known."""
     used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
-        present = {*INNER_LIMITS, "blackouts", "cooling", "overrides", "peaks"}
+        present = {*INNER_LIMITS, "blackouts", "cooling", "kept", "overrides", "peaks"}
     inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read(quotas)
     return {
         "labs": inner.labs,
@@ -158,6 +158,7 @@ def limits_read(
         "peaks": peaks_read(now) if "peaks" in present else (),
         "overrides": (
             *(overrides_read(now) if "overrides" in present else ()),
+            *(kept_read() if "kept" in present else ()),
             *window_steps_of(inner, quotas, now),
         ),
     }
@@ -483,6 +484,8 @@ def _extension_of(change: BookingChange, now: datetime) -> Extension:
         request,
         booking=f"longer {booking.id}",
         submitted=seconds(change.asked_at),
+        # What stays above a limit that was cut does not get longer.
+        override=request.override if has_exception(booking) else "",
         ask=replace(request.ask, classes=(pooled(booking.planned_class, booking.pool),)),
         duration=seconds(until) - seconds(ends),
         earliest=seconds(ends),

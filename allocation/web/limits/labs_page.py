@@ -13,6 +13,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.limits.tree import quota_tree
+from allocation.web.limits.cut_question import (
+    CHOICES,
+    CHOSEN,
+    answer_of,
+    effects_of,
+    lost_by,
+    title_of,
+)
 from allocation.web.limits.words import DAYS, tree_cards, window_words
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -26,6 +34,7 @@ from tenants.lab_queries import (
 from tenants.models import GpuClass, Lab, LabLead, Project, QuotaWindow
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.services import Share, ShareMore, gpus_text, units_read, whole_read, whole_sent
 from tenants.services.labs.labs import (
     lab_create,
@@ -37,6 +46,7 @@ from tenants.services.labs.labs import (
 )
 from tenants.services.labs.limits import lab_quota_set, person_quota_set
 from tenants.services.labs.windows import WindowOf, WindowTerms, window_add, window_remove
+from tenants.services.limit_changes import Cut
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field
 
@@ -91,11 +101,13 @@ def labs_page(request: HttpRequest, actor: Actor) -> HttpResponse:
             "move": lambda form: _move(actor, form),
             "lead": lambda form: _lead(actor, form),
             "unlead": lambda form: _unlead(actor, form),
-            "quota": lambda form: _quota(actor, form),
-            "person": lambda form: _person(actor, form),
+            "quota": lambda form: _quota(actor, form, Cut(answer_of(form))),
+            "person": lambda form: _person(actor, form, Cut(answer_of(form))),
             "window": lambda form: _window(actor, form),
             "remove": lambda form: _remove(actor, form),
         }
+        if (asked := _cut_question(actor, request.POST, request.path)) is not None:
+            return confirm_page(request, asked)
         refusal = form_action_run(request, acts)
         if refusal is None:
             return redirect("labs", tenant=actor.tenant_slug)
@@ -103,6 +115,22 @@ def labs_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     context["forms"] = _forms(actor, context["projects"], request.POST, refusal)
     context["refusal"] = refusal
     return render(request, "allocation/limits/labs.html", context, status=422 if refusal else 200)
+
+
+def _cut_question(actor: Actor, form: QueryDict, back: str) -> Confirmation | None:
+    """Returns the question before a limit of a lab or a person is set below what is in use or booked."""
+    save = {"quota": _quota, "person": _person}.get(form.get("act", ""))
+    if save is None or CONFIRMED_FIELD in form:
+        return None
+    effects = effects_of(lambda cut: save(actor, form, cut))
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    lost = tuple(sentence for each in effects for sentence in lost_by(each, zone, now))
+    if not effects:
+        return None
+    title = title_of(effects)
+    return Confirmation(
+        title, lost, "Lower the limit", back, "Keep the limit", chosen=CHOSEN, choices=CHOICES
+    )
 
 
 def _context(actor: Actor, now: datetime) -> dict[str, Any]:
@@ -204,7 +232,7 @@ def _unlead(actor: Actor, form: QueryDict) -> str:
     return f"{name} leads the lab no more."
 
 
-def _quota(actor: Actor, form: QueryDict) -> str:
+def _quota(actor: Actor, form: QueryDict, cut: Cut) -> str:
     borrow, lend = (form.get(name, "").strip() for name in ("borrow", "lend"))
     quota = lab_quota_set(
         actor=actor,
@@ -221,11 +249,12 @@ def _quota(actor: Actor, form: QueryDict) -> str:
             ),
         ),
         now=timezone.now(),
+        cut=cut,
     )
     return f"{quota.lab.name}: {gpus_text(quota.guaranteed_units)} {quota.gpu_class.label} guaranteed."
 
 
-def _person(actor: Actor, form: QueryDict) -> str:
+def _person(actor: Actor, form: QueryDict, cut: Cut) -> str:
     limit = form.get("limit", "").strip()
     who = form.get("username", "").strip()
     person_quota_set(
@@ -235,6 +264,7 @@ def _person(actor: Actor, form: QueryDict) -> str:
         gpu_class=form.get("gpu_class", ""),
         limit_units=units_read(limit, param="limit") if limit else None,
         now=timezone.now(),
+        cut=cut,
     )
     return f"{who or 'Everybody'}: {f'at most {limit} at once' if limit else 'no limit'}."
 

@@ -1,6 +1,6 @@
 """The pages of quotas: of the projects of an organisation, and of all organisations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.loans import loans_text
 from allocation.queries.limits.use_now import UseNow, use_now
+from allocation.web.limits.cut_question import CHOICES, CHOSEN, answer_of, effects_of, lost_by
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project, Tenant, Tier, User
@@ -28,6 +29,7 @@ from tenants.services import (
     tenant_quota_set,
 )
 from tenants.services.labs.limits import project_to_limit
+from tenants.services.limit_changes import Cut
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import counted
 from tenants.web.quota_form import ChangedRow, changed_rows, rows_saved
@@ -55,9 +57,12 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
     if request.method == "POST":
         if not led:
             require_tenant_admin(actor)
-        if (asked := cut_question(request.POST, shares, uses, f"/t/{tenant.slug}/quotas")) is not None:
+        save = partial(_project_saved, actor, Cut(answer_of(request.POST)))
+        asked = cut_question(
+            request.POST, shares, uses, f"/t/{tenant.slug}/quotas", partial(_project_saved, actor)
+        )
+        if asked is not None:
             return confirm_page(request, asked)
-        save = partial(_project_saved, actor)
         refusal = form_action_run(request, {"save": lambda form: rows_saved(form, save)})
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
@@ -79,9 +84,10 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the quotas of tenants; operators change them."""
     refusal, shares, uses = None, tenant_shares(), use_now("tenant_id", timezone.now())
     if request.method == "POST":
-        if (asked := cut_question(request.POST, shares, uses, request.path)) is not None:
+        save = partial(_tenant_saved, operator, Cut(answer_of(request.POST)))
+        asked = cut_question(request.POST, shares, uses, request.path, partial(_tenant_saved, operator))
+        if asked is not None:
             return confirm_page(request, asked)
-        save = partial(_tenant_saved, operator)
         refusal = form_action_run(request, {"save": lambda form: rows_saved(form, save)})
         if refusal is None:
             return redirect("ops-quotas")
@@ -96,21 +102,40 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def cut_question(
-    form: QueryDict, shares: Iterable[ClassShares], uses: Uses, back: str
+    form: QueryDict,
+    shares: Iterable[ClassShares],
+    uses: Uses,
+    back: str,
+    save: Callable[[Cut, ChangedRow], str],
 ) -> Confirmation | None:
-    """Returns the question before shares are lowered whose owners have bookings in the class."""
+    """Returns the question before shares are lowered whose owners have bookings in the class. Where
+    something is above a limit, it asks what happens to that."""
     if form.get("act") != "save" or CONFIRMED_FIELD in form:
         return None
+    now, zone = timezone.now(), timezone.get_current_timezone()
     cards = {card.gpu_class.slug: card for card in shares}
     lowered = [cut for row in changed_rows(form) if (cut := _cut(row, cards.get(row.gpu_class), uses))]
+    effects = effects_of(lambda cut: rows_saved(form, partial(save, cut)))
+    labels = {slug: card.gpu_class.label for slug, card in cards.items()}
+    lowered += [
+        (f"{each.name} on {labels.get(each.gpu_class, each.gpu_class)}", lost_by(each, zone, now))
+        for each in effects
+    ]
     if not lowered:
         return None
-    if len(lowered) == 1:
-        ((name, lost),) = lowered
-        return Confirmation(f"Lower the quota of {name}?", lost, "Lower the quota", back, "Keep the quota")
+    choices = CHOICES if effects else ()
+    names = dict.fromkeys(name for name, _ in lowered)
+    if len(names) == 1:
+        lost = tuple(sentence for _, sentences in lowered for sentence in sentences)
+        title = f"Lower the quota of {next(iter(names))}?"
+        return Confirmation(
+            title, lost, "Lower the quota", back, "Keep the quota", chosen=CHOSEN, choices=choices
+        )
     said = tuple(f"{name}: {sentence}" for name, lost in lowered for sentence in lost)
-    title = f"Lower {len(lowered)} quotas?"
-    return Confirmation(title, said, "Lower the quotas", back, "Keep the quotas")
+    title = f"Lower {len(names)} quotas?"
+    return Confirmation(
+        title, said, "Lower the quotas", back, "Keep the quotas", chosen=CHOSEN, choices=choices
+    )
 
 
 def _cut(changed: ChangedRow, card: ClassShares | None, uses: Uses) -> tuple[str, tuple[str, ...]] | None:
@@ -123,7 +148,7 @@ def _cut(changed: ChangedRow, card: ClassShares | None, uses: Uses) -> tuple[str
     except Refused:
         return None
     used = uses.get((row.owner.id, card.gpu_class.slug), UseNow())
-    lost = (*_lost_guarantee(row, after, used), *_lost_limit(row, after, used))
+    lost = _lost_guarantee(row, after, used)
     if not lost:
         return None
     if used.planned:
@@ -150,25 +175,6 @@ def _lost_guarantee(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...
     )
 
 
-def _lost_limit(row: ShareRow, after: Share, used: UseNow) -> tuple[str, ...]:
-    borrow = after.borrow_limit_units
-    less = None if borrow is None else after.guaranteed_units + borrow
-    before = row.limit_units
-    if less is None or (before is not None and less >= before):
-        return ()
-    if not (used.running or used.planned):
-        return ()
-    was = "no limit" if before is None else counted(gpus_text(before), "GPU")
-    cut = f"At most {counted(gpus_text(less), 'GPU')} with borrowed ones; before: {was}."
-    if used.used <= less:
-        return (cut,)
-    running = "1 booking" if used.running == 1 else f"{used.running} bookings"
-    return (
-        f"{cut} In use now: {gpus_text(used.used)}, by {running}. What runs stays; nothing else "
-        "starts until the use is below the limit.",
-    )
-
-
 def _units(uses: Uses) -> dict[tuple[UUID, str], Units]:
     return {key: Units(each.used, each.borrowed) for key, each in uses.items()}
 
@@ -177,28 +183,32 @@ def _sent(request: HttpRequest, refusal: Refused | None) -> RefusedForm | None:
     return RefusedForm(request.POST, refusal) if refusal else None
 
 
-def _project_saved(actor: Actor, row: ChangedRow) -> str:
+def _project_saved(actor: Actor, cut: Cut, row: ChangedRow) -> str:
     now = timezone.now()
     if row.is_share:
         project, share = project_to_limit(actor, row.owner), share_read(row.values)
-        quota_set(actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now)
+        quota_set(actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now, cut=cut)
         return share_text(project.name, share)
     project, more = access_project(actor, row.owner, "project"), weights_caps_read(row.values)
-    quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now)
+    quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now, cut=cut)
     return weights_caps_text(project.name, more)
 
 
-def _tenant_saved(operator: User, row: ChangedRow) -> str:
+def _tenant_saved(operator: User, cut: Cut, row: ChangedRow) -> str:
     now = timezone.now()
     tenant = Tenant.objects.filter(id=id_text_read(row.owner, "tenant", "tenant")).first()
     if tenant is None:
         raise missing("tenant", "tenant")
     if row.is_share:
         share = share_read(row.values)
-        tenant_quota_set(operator=operator, tenant=tenant, gpu_class=row.gpu_class, share=share, now=now)
+        tenant_quota_set(
+            operator=operator, tenant=tenant, gpu_class=row.gpu_class, share=share, now=now, cut=cut
+        )
         return share_text(tenant.name, share)
     more = weights_caps_read(row.values)
-    tenant_quota_more_set(operator=operator, tenant=tenant, gpu_class=row.gpu_class, more=more, now=now)
+    tenant_quota_more_set(
+        operator=operator, tenant=tenant, gpu_class=row.gpu_class, more=more, now=now, cut=cut
+    )
     return weights_caps_text(tenant.name, more)
 
 

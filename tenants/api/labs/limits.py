@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
+from tenants.api.cuts import DRY_RUN, CutOut, cut_data, cut_field, cut_of, dry_or_not
 from tenants.lab_queries import person_quotas_seen, quota_windows_seen
 from tenants.models import Tenant, User
 from tenants.platform.errors import missing
@@ -41,6 +42,12 @@ class PersonQuotaOut(serializers.Serializer[Any]):
     limit_units = serializers.IntegerField(allow_null=True, help_text="Null: none any more.")
 
 
+class PersonQuotaSetOut(PersonQuotaOut):
+    """The limit as it is set, and what of the bookings is above it."""
+
+    cut = CutOut(allow_null=True, help_text="Null: nothing is above the limit.")
+
+
 class PersonQuotaIn(Strict):
     """The limit of a person; null removes it."""
 
@@ -48,6 +55,7 @@ class PersonQuotaIn(Strict):
     username = Text(required=False, allow_null=True, default=None, max_length=150)
     gpu_class = Text(max_length=40)
     limit_units = Whole(max_value=10**12, allow_null=True)
+    bookings = cut_field()
 
 
 class QuotaWindowOut(serializers.Serializer[Any]):
@@ -129,18 +137,24 @@ class PersonQuotas(ApiView):
     @described(
         "set_person_quota",
         "Set or remove the limit of a person (leads, admins)",
-        answer=PersonQuotaOut,
+        answer=PersonQuotaSetOut,
         request=PersonQuotaIn,
+        headers=(DRY_RUN,),
     )
     def put(self, request: Request) -> Response:
-        """Sets the limit; the answer is the limit as it is now."""
+        """Sets the limit; the answer is the limit as it is now, and what is above it."""
         sent = self.sent(PersonQuotaIn)
-        with self.tx():
-            quota = person_quota_set(actor=self.actor, **sent, now=self.now)
+        cut = cut_of(sent.pop("bookings", None))
+
+        def work() -> Response:
+            quota = person_quota_set(actor=self.actor, **sent, now=self.now, cut=cut)
             if quota is None:
                 names = {name: sent[name] for name in ("project", "username", "gpu_class")}
-                return Response({**names, "limit_units": None})
-            return Response(PersonQuotaOut(quota).data)
+                return Response({**names, "limit_units": None, "cut": None})
+            return Response({**PersonQuotaOut(quota).data, "cut": cut_data(cut)})
+
+        with self.tx():
+            return dry_or_not(request, work)
 
 
 class QuotaWindows(ApiView):

@@ -10,14 +10,29 @@ CONFIRMED_FIELD = "sure"
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several ways to carry it out: a value, its name, and what it means."""
+
+    value: str
+    label: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A question, the losses, and the button whose POST to the same address carries it out."""
+    """A question, the losses, and the button whose POST to the same address carries it out.
+
+    With `choices` a person takes one of them, the first unless they say another, which is sent as the
+    field `chosen`.
+    """
 
     title: str
     lost: tuple[str, ...]
     button: str
     back: str
     keep: str = "Keep it"
+    chosen: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 def confirm_page(request: HttpRequest, question: Confirmation) -> HttpResponse:

@@ -13,12 +13,16 @@ from tenants.services.input_values import gpus_text
 from tenants.services.labs.labs import lab_read
 from tenants.services.labs.room import class_read, leads_lab, room_of_tenant
 from tenants.services.labs.share import Share, share_check
+from tenants.services.limit_changes import Cut, LimitChange, LimitOf, Most, limit_changed, most_of
 from tenants.words import refusal_text
 
 
 @transaction.atomic
-def lab_quota_set(*, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime) -> LabQuota:
-    """Sets what a lab's projects may use together of a class, and the cap of their GPU-hours.
+def lab_quota_set(
+    *, actor: Actor, lab: str, gpu_class: str, share: Share, now: datetime, cut: Cut | None = None
+) -> LabQuota:
+    """Sets what a lab's projects may use together of a class, and the cap of their GPU-hours. `cut`
+    says what happens to bookings above it.
 
     Raises:
         Refused: `not_allowed`, `not_found`, `lab_archived`, `bad_share`, `guarantees_exceeded`,
@@ -41,18 +45,22 @@ def lab_quota_set(*, actor: Actor, lab: str, gpu_class: str, share: Share, now: 
         values |= {name: getattr(share.more, name) for name in names}
     quota = LabQuota.objects.filter(lab=owner, gpu_class=model).first()
     before = quota and {name: getattr(quota, name) for name in values}
-    if quota is not None and before == values:
+    most = most_of(quota) if quota else Most()
+    if quota is not None and before == values and (cut is None or cut.answer is None):
         return quota
     quota, _ = LabQuota.objects.update_or_create(
         tenant_id=actor.tenant_id, lab=owner, gpu_class=model, defaults=values
     )
-    detail = {"lab": owner.slug, "gpu_class": model.slug, "before": before, "after": values}
-    actor_record(actor, "quota.set", ("quota", quota.id), now, detail)
+    if before != values:
+        detail = {"lab": owner.slug, "gpu_class": model.slug, "before": before, "after": values}
+        actor_record(actor, "quota.set", ("quota", quota.id), now, detail)
+    of = LimitOf(actor.tenant_id, model.slug, lab_id=owner.id)
+    limit_changed(LimitChange(of, most, most_of(quota), actor.user_id), cut, now)
     return quota
 
 
 @transaction.atomic
-def person_quota_set(
+def person_quota_set(  # noqa: PLR0913 (named parts of one limit)
     *,
     actor: Actor,
     project: str | None,
@@ -60,8 +68,10 @@ def person_quota_set(
     gpu_class: str,
     limit_units: int | None,
     now: datetime,
+    cut: Cut | None = None,
 ) -> PersonQuota | None:
-    """Sets how many units a person may use at once in a project, or without one in the tenant.
+    """Sets how many units a person may use at once in a project, or without one in the tenant. `cut`
+    says what happens to bookings above it.
 
     Without a person it is for everybody who has no limit of their own there. None removes it.
     Leads set limits of their projects and labs, admins all.
@@ -77,7 +87,17 @@ def person_quota_set(
     rows = PersonQuota.objects.filter(tenant_id=actor.tenant_id, project=where, user=person, gpu_class=model)
     known = rows.select_for_update().first()
     before = known.limit_units if known else None
+    of = LimitOf(
+        actor.tenant_id,
+        model.slug,
+        project_id=where.id if where else None,
+        persons=True,
+        person_id=person.id if person else None,
+    )
+    change = LimitChange(of, Most(before), Most(limit_units), actor.user_id)
     if before == limit_units:
+        if cut is not None and cut.answer is not None:
+            limit_changed(change, cut, now)
         return known
     if limit_units is None:
         rows.delete()
@@ -92,6 +112,7 @@ def person_quota_set(
         )
     if quota is not None:
         _person_limit_record(actor, quota, before, limit_units, now)
+        limit_changed(change, cut, now)
     return quota if limit_units is not None else None
 
 

@@ -11,7 +11,7 @@ import wire
 from agent.ports import link as links
 from agent.state.enrol import Identity
 from solver import Gpu, Host, Model, Placement, units_of
-from solver.model.inputs import Limit
+from solver.model.limits import Limit
 from tests.simulation.model.portal import ModelPortal
 from tests.simulation.nodes.node import SimNode
 from tests.simulation.requests.invariants import RequestsLook

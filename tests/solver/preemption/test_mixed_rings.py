@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from solver import Ask, Plan, Request, solve
-from solver.model.inputs import Held, Limit, Place
+from solver.model.inputs import Held, Place
+from solver.model.limits import Limit
 from solver.preemption.search import Preemption
 from solver.preemption.victim_rules import VictimRules
 from solver.quota.quota import Quota

@@ -228,3 +228,53 @@ def _fits(nodes: dict, found: Exceptions, taken: list, more: tuple, hour: int) -
             fits = fits and (counts == 0 or counted[name] <= cap)
             arriving = max(0, used[name] - node.local) - max(0, before - node.local)
     return fits
+
+
+class TestKept:
+    """What was booked before a limit was cut keeps its start; it counts, so new work waits for it."""
+
+    def planned(self, name: str = "b1", at: int = 2 * HOUR) -> Snapshot:
+        """A project with four GPUs in use until 9 h and a planned start of two, above its limit."""
+        start = a_planned_start(at, 1, whole("n1-6"), whole("n1-7"))
+        kept = replace(a_flex(name, 2, hours=1), earliest=NOON + at, planned=start, override=name)
+        return replace(a_site(requests=()), requests=(kept, a_flex("b2", 1, hours=1)))
+
+    def kept(self, booking: str, owner: str = "a-x") -> Override:
+        return Override(f"k-{booking}", owner, "h100", 0, 0, booking=booking, keeps=True)
+
+    def test_it_starts_as_planned_and_new_work_waits_until_use_is_below_the_limit(self) -> None:
+        assert starts(solve(self.planned(), POLICY)) == {"b1": 9 * HOUR, "b2": 9 * HOUR}
+        site = replace(self.planned(), overrides=(self.kept("b1"),))
+        assert starts(solve(site, POLICY)) == {"b1": 2 * HOUR, "b2": 9 * HOUR}
+
+    def test_it_counts_for_others_while_it_runs(self) -> None:
+        """Three run until 1 h and two kept ones until 3 h; four are allowed, so three fit at 3 h."""
+        start = a_planned_start(0, 3, whole("n1-6"), whole("n1-7"))
+        kept = replace(a_flex("b1", 2, hours=3), planned=start, override="b1")
+        over = running(3, "a", tier="flex", ends=HOUR)
+        site = replace(a_site(requests=()), held=over, requests=(kept, a_flex("b2", 3, hours=1)))
+        site = replace(site, overrides=(self.kept("b1"),))
+        assert starts(solve(site, POLICY)) == {"b1": 0, "b2": 3 * HOUR}
+
+    def test_another_owners_limit_still_forbids_it(self) -> None:
+        site = replace(self.planned(), overrides=(self.kept("b1", owner="a"),))
+        assert starts(solve(site, POLICY)) == {"b1": 9 * HOUR, "b2": 9 * HOUR}
+
+    def test_no_cap_of_gpu_hours_forbids_it(self) -> None:
+        cap = Cap("a-x", "h100", 3 * HOUR * GPU, 0, 0, rolling_days=1)
+        site = replace(a_site(requests=()), held=(), caps=(cap,))
+        asked = [replace(a_flex(name, 2, hours=2), override=name) for name in ("b1", "b2")]
+        site = replace(site, requests=tuple(asked))
+        assert starts(solve(site, POLICY)) == {}
+        assert starts(solve(replace(site, overrides=(self.kept("b1"),)), POLICY)) == {"b1": 0}
+
+    def test_no_new_work_under_the_limit_has_it_paused(self) -> None:
+        """Two kept ones run on one guaranteed GPU of their project, so new work of it could take them."""
+        limits = (a_limit("a", 4, borrow=4), a_limit("a-x", 1, parent="a"), a_limit("b", 7))
+        held = running(2, "a", tier="flex", ends=9 * HOUR)
+        held = tuple(replace(each, override=each.booking) for each in held)
+        kept = tuple(self.kept(each.booking) for each in held)
+        asked = a_flex("b2", 1, hours=1)
+        site = replace(a_snapshot(asked, held=held, limits=limits), overrides=kept)
+        plan = solve(site, POLICY)
+        assert (plan.pauses, starts(plan)) == ((), {"b2": 9 * HOUR})

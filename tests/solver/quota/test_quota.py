@@ -17,7 +17,8 @@ from solver import (
     Waiting,
     solve,
 )
-from solver.model.inputs import Held, Override
+from solver.model.inputs import Held
+from solver.model.limits import Override
 from solver.quota.gpu_hour_caps import GpuHourCaps
 from solver.quota.limits import guarantee_tree, lending_tree
 from solver.quota.tree import PLATFORM, Node, Tree

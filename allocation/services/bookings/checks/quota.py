@@ -17,7 +17,7 @@ from allocation.services.snapshot.inner_limit_rows import (
     window_steps_of,
 )
 from allocation.services.snapshot.limits_in_time import GPU_HOUR
-from allocation.services.snapshot.override_rows import overrides_read
+from allocation.services.snapshot.override_rows import kept_read, overrides_read
 from allocation.services.snapshot.quota_rows import (
     limits_of,
     quotas_read,
@@ -68,7 +68,8 @@ def quota_check(
         return fits("", ())
     except Refused:
         steps = window_steps_of(inner, quotas, now)
-        overrides = (*overrides_read(now), *steps)
+        kept = kept_read() if booking is not None and booking.has_override else ()
+        overrides = (*overrides_read(now), *kept, *steps)
         if not overrides:
             raise
     name = str(booking.id) if booking is not None and booking.has_override else ""

@@ -18,7 +18,9 @@ from tenants.models import Tier
 from tenants.platform.errors import Refused
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
-NO_CLAIM = tuple(BY_CODE[each].id for each in ("budget_paused", "operator_paused", "machine_leaves"))
+NO_CLAIM = tuple(
+    BY_CODE[each].id for each in ("budget_paused", "operator_paused", "machine_leaves", "limit_cut")
+)
 METHODS = {
     "stop": "the node ends running programs, first with SIGTERM, then with SIGKILL",
     "signal": "the node kills programs that have not exited",

@@ -1,0 +1,85 @@
+"""The question before a limit is set below what is in use or booked: keep, drain or pause."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
+
+from django.db import transaction
+from django.http import QueryDict
+
+from allocation.web.parts.times import moment_words
+from tenants.platform.errors import Refused
+from tenants.platform.forms.confirm import Choice
+from tenants.services import gpus_text
+from tenants.services.limit_changes import AboveRow, Cut, CutAnswer, CutEffect, Most
+from tenants.web.parts import counted
+
+CHOSEN = "bookings"
+MOST_ROWS = 6
+CHOICES = (
+    Choice(CutAnswer.KEEP, "Keep", "What runs and is booked stays. Only new bookings are limited."),
+    Choice(
+        CutAnswer.DRAIN,
+        "Drain",
+        "What runs stays to its end. Planned starts above the limit wait, and can become later.",
+    ),
+    Choice(
+        CutAnswer.PAUSE,
+        "Pause",
+        "What runs above the limit gets a notice and is paused, lower tiers and newer work first. Tiers that "
+        "are never paused, and runs in their protected time, run on. Planned starts wait.",
+    ),
+)
+
+
+def answer_of(form: QueryDict) -> CutAnswer | None:
+    """Returns what was chosen; None: nothing was asked."""
+    chosen = form.get(CHOSEN, "")
+    return CutAnswer(chosen) if chosen in [*CutAnswer] else None
+
+
+def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
+    """Returns what would be above the limits that `save` sets, and writes nothing. What is refused is
+    refused by the save itself."""
+    cut = Cut()
+    try:
+        with transaction.atomic():
+            save(cut)
+            transaction.set_rollback(True)
+    except Refused:
+        return []
+    return cut.effects
+
+
+def lost_by(effect: CutEffect, zone: tzinfo, now: datetime) -> tuple[str, ...]:
+    """Returns the sentences on a limit that is cut: before and after, use, and each booking above it."""
+    first = f"{_most(effect.after)}; before: {_most(effect.before).lower()}."
+    use = f"In use now: {counted(gpus_text(effect.used), 'GPU')}."
+    rows = [_row(each, zone, now) for each in effect.rows[:MOST_ROWS]]
+    more = len(effect.rows) - MOST_ROWS
+    left = [f"And {counted(str(more), 'booking')} more."] if more > 0 else []
+    return (f"{first} {use}", *rows, *left)
+
+
+def title_of(effects: Sequence[CutEffect]) -> str:
+    """Returns the question about these limits."""
+    if len(effects) == 1:
+        return f"Lower the limit of {effects[0].name}?"
+    return f"Lower {len(effects)} limits?"
+
+
+def _most(most: Most) -> str:
+    parts = []
+    if most.units is not None:
+        parts.append(f"At most {counted(gpus_text(most.units), 'GPU')} at once")
+    if most.gpu_hours is not None:
+        when = "a month" if most.days is None else f"in {counted(str(most.days), 'day')}"
+        parts.append(f"{'at' if parts else 'At'} most {most.gpu_hours} GPU-hours {when}")
+    return " and ".join(parts) or "No limit"
+
+
+def _row(row: AboveRow, zone: tzinfo, now: datetime) -> str:
+    what = f"{row.label} of {row.owner}, {counted(gpus_text(row.units), 'GPU')}"
+    if row.is_planned:
+        return f"Above it: {what}, planned for {moment_words(row.starts, zone, now)}."
+    can = "can be paused" if row.can_pause else "is never paused"
+    return f"Above it: {what}, runs until {moment_words(row.ends, zone, now)} and {can}."

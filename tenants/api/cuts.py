@@ -1,0 +1,76 @@
+"""What REST says and asks about limits that are lowered: the answer, the effect, and dry runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants.services.limit_changes import Cut, CutAnswer
+
+DRY_RUN = OpenApiParameter(
+    "Prefer",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="`dry-run` returns what would be, with `cut`, and writes nothing.",
+)
+
+
+class AboveOut(serializers.Serializer[Any]):
+    """A booking that does not fit the limit next to those that go first."""
+
+    booking = serializers.CharField(source="label")
+    owner = serializers.CharField()
+    units = serializers.IntegerField()
+    starts = serializers.DateTimeField()
+    ends = serializers.DateTimeField()
+    is_planned = serializers.BooleanField(help_text="It has not begun, or is paused.")
+    can_pause = serializers.BooleanField(help_text="It runs in a tier that can be paused.")
+
+
+class CutOut(serializers.Serializer[Any]):
+    """What of the bookings is above a limit that is lowered."""
+
+    used_units = serializers.IntegerField(source="used", help_text="In use now, of what the limit counts.")
+    limit_units = serializers.IntegerField(source="after.units", allow_null=True)
+    cap_gpu_hours = serializers.IntegerField(source="after.gpu_hours", allow_null=True)
+    above = AboveOut(source="rows", many=True)
+
+
+def cut_field() -> serializers.ChoiceField:
+    """Returns the field of a request that says what happens to bookings above the limit."""
+    return serializers.ChoiceField(
+        choices=[str(each) for each in CutAnswer],
+        required=False,
+        help_text=(
+            "What happens to bookings above the limit. `keep`: what runs and is booked stays; `drain` (as "
+            "without this field): what runs stays, planned starts above it wait; `pause`: what runs above "
+            "it is also paused, by the notice of its tier."
+        ),
+    )
+
+
+def cut_of(answer: str | None) -> Cut:
+    """Returns the answer of a request."""
+    return Cut(CutAnswer(answer) if answer else None)
+
+
+def cut_data(cut: Cut) -> dict[str, Any] | None:
+    """Returns what is above the limit; None: nothing."""
+    return dict(CutOut(cut.effects[0]).data) if cut.effects else None
+
+
+def dry_or_not(request: Request, work: Callable[[], Response]) -> Response:
+    """Returns the answer of `work`, whose writes are rolled back in a dry run. In a transaction."""
+    words = [word.strip().lower() for word in request.META.get("HTTP_PREFER", "").split(",")]
+    if "dry-run" not in words:
+        return work()
+    with transaction.atomic():
+        answer = work()
+        transaction.set_rollback(True)
+    answer["Preference-Applied"] = "dry-run"
+    return answer
