@@ -10,6 +10,8 @@ from solver.model.codec import decode as decode
 from solver.model.codec import digest as digest
 from solver.model.codec import digest_of as digest_of
 from solver.model.codec import encode as encode
+from solver.model.hours import Cap as Cap
+from solver.model.hours import Used as Used
 from solver.model.inner_limits import FOREVER as FOREVER
 from solver.model.inner_limits import LabLimit as LabLimit
 from solver.model.inner_limits import PersonLimit as PersonLimit
@@ -17,7 +19,6 @@ from solver.model.inputs import MIXED as MIXED
 from solver.model.inputs import SLOTS_PER_GPU as SLOTS_PER_GPU
 from solver.model.inputs import UNITS_PER_GPU as UNITS_PER_GPU
 from solver.model.inputs import Ask as Ask
-from solver.model.inputs import Cap as Cap
 from solver.model.inputs import Change as Change
 from solver.model.inputs import Extension as Extension
 from solver.model.inputs import Gpu as Gpu
@@ -36,7 +37,6 @@ from solver.model.inputs import Request as Request
 from solver.model.inputs import Shape as Shape
 from solver.model.inputs import Snapshot as Snapshot
 from solver.model.inputs import Tier as Tier
-from solver.model.inputs import Used as Used
 from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
 from solver.model.plan import Alternative as Alternative
@@ -68,6 +68,7 @@ from solver.model.quote import QUARTER as QUARTER
 from solver.model.quote import Option as Option
 from solver.model.quote import Quote as Quote
 from solver.model.quote import QuoteRequest as QuoteRequest
+from solver.model.where import Where as Where
 from solver.quota.quota import Quota as Quota
 from solver.quota.use import Block as Block
 from solver.quota.use import Use as Use

@@ -5,7 +5,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
-from solver.model.inputs import Cap, Model, Place, Request, Snapshot
+from solver.model.hours import Cap
+from solver.model.inputs import Model, Place, Request, Snapshot
 
 T = TypeVar("T")
 

@@ -69,6 +69,7 @@ FACTS: dict[str, Kind] = {
     "memory": "amount",
     "mode": "word",
     "most": "amount",
+    "not_zones": "names",
     "needs": "amount",
     "node": "name",
     "nodes": "amount",
@@ -90,8 +91,10 @@ FACTS: dict[str, Kind] = {
     "profile": "name",
     "promised": "amount",
     "rule": "word",
+    "scratch": "amount",
     "seconds": "seconds",
     "share": "amount",
+    "storage": "word",
     "tier": "name",
     "unnotified": "amount",
     "until": "instant",
@@ -100,13 +103,17 @@ FACTS: dict[str, Kind] = {
     "whose": "word",
     "why": "name",
     "workload": "name",
+    "zones": "names",
 }
 """Kind of each fact. `units` are quota units, `instant` is Unix seconds, `names` are separated by
-commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB.
+commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB, scratch
+is GB.
 """
 
 TEXTS = frozenset({"name", "names", "word"})
 """Kinds whose facts are text; the others are integers."""
+
+_WHERE = ("not_zones", "scratch", "storage", "zones")
 
 RULES: tuple[Rule, ...] = (
     Rule("R1", "unknown_class", "policy", "operator", "refuses", optional=("gpu_class",)),
@@ -366,6 +373,27 @@ RULES: tuple[Rule, ...] = (
         optional=("dated", "used", "whose"),
     ),
     Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
+    Rule("R190", "where_elsewhere", "policy", "asker", "refuses", ("gpu_class",), optional=_WHERE),
+    Rule(
+        "R191",
+        "where_too_small",
+        "policy",
+        "asker",
+        "refuses",
+        ("asked", "gpu_class", "level", "most"),
+        optional=("profile", "share", *_WHERE),
+    ),
+    Rule(
+        "R192",
+        "zone_too_small",
+        "together",
+        "hardware",
+        "refuses",
+        ("asked", "gpu_class", "most"),
+        optional=("profile", "share"),
+    ),
+    Rule("R193", "no_zone_for_all", "together", "hardware", "refuses"),
+    Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
 )
 
 UNPROVEN = frozenset(
