@@ -24,4 +24,5 @@ FEATURES = Features(
     "stand_ins",
     "turn_round",
     "workloads",
+    "zones",
 )

@@ -126,6 +126,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_classes": gettext_lazy("classes must be a list of 1 to %(max_classes)s GPU classes."),
     "ask_classes_once": gettext_lazy("classes must not repeat a GPU class."),
     "ask_pins": gettext_lazy("%(param)s must be a list of at most %(max_pins)s nodes or GPUs."),
+    "where_form": gettext_lazy("Name zones and storage, such as: not in basel, local nvme, 1 tb scratch."),
     "ask_zones": gettext_lazy("%(param)s must be a list of at most %(max_zones)s zones."),
     "ask_zone_both": gettext_lazy("The zone %(zone)s is both named and excluded."),
     "ask_no_zone": gettext_lazy("There is no zone %(zone)s."),

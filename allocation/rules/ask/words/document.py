@@ -101,6 +101,16 @@ class AskDocument:
         return self.most_cost is not None
 
     @property
+    def where_fields(self) -> dict[str, Any]:
+        """The fields that say on which nodes it may run, besides its pin."""
+        return {name: getattr(self, name) for name in ("zones", "not_zones", "storage", "scratch")}
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether some nodes are not for it: by its pin, zones or storage."""
+        return bool(self.pin) or any(self.where_fields.values())
+
+    @property
     def every_group(self) -> tuple[AskGroup, ...]:
         """All groups of a mixed request; empty for any other."""
         if not self.groups:
@@ -366,7 +376,7 @@ def zones_of(value: object, param: str) -> tuple[str, ...]:
 def storage_of(value: object, param: str = "storage") -> str | None:
     """The storage that nodes must have; None: any. Raises AskError."""
     if value is None or value in STORAGE:
-        return cast(str | None, value)
+        return value
     raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(STORAGE)), param)
 
 
