@@ -60,24 +60,27 @@ def list_zones(call: ApiView) -> QuerySet[Zone]:
     return zones_read().prefetch_related("racks")
 
 
-@operators.post("zones/set", "Set a zone (operators)", ZoneOut, terms=ZoneTerms)
+@operators.put("platform-zones", "Set a zone (operators)", ZoneOut, terms=ZoneTerms)
 def set_zone(call: ApiView, terms: ZoneTerms) -> Zone:
     """Adds a zone or gives it these values and racks. A gang of GPUs stays in one zone."""
     return zone_set(actor=_actor(call), terms=terms, now=call.now)
 
 
-@operators.post("zones/<slug:slug>/end", "End a zone (operators)", ZoneOut)
+@operators.post("platform-zones/<slug:slug>/end", "End a zone (operators)", ZoneOut)
 def end_zone(call: ApiView, slug: str) -> Zone:
     """Ends a zone in which no rack stands."""
     return zone_end(actor=_actor(call), slug=slug, now=call.now)
 
 
 @operators.put(
-    "nodes/<slug:node>/storage", "Set the storage of a node (operators)", NodeStorageOut, terms=StorageTerms
+    "fleet/nodes/<slug:name>/storage",
+    "Set the storage of a node (operators)",
+    NodeStorageOut,
+    terms=StorageTerms,
 )
-def set_node_storage(call: ApiView, terms: StorageTerms, node: str) -> Node:
+def set_node_storage(call: ApiView, terms: StorageTerms, name: str) -> Node:
     """Says what storage a node has. Requests can demand it."""
-    return storage_set(actor=_actor(call), node=node, terms=terms, now=call.now)
+    return storage_set(actor=_actor(call), node=name, terms=terms, now=call.now)
 
 
 urlpatterns = [*rest.urls, *operators.urls]
