@@ -10,6 +10,7 @@ from solver.model.codec import decode as decode
 from solver.model.codec import digest as digest
 from solver.model.codec import digest_of as digest_of
 from solver.model.codec import encode as encode
+from solver.model.energy import Energy as Energy
 from solver.model.hours import Cap as Cap
 from solver.model.hours import Used as Used
 from solver.model.inner_limits import FOREVER as FOREVER

@@ -182,7 +182,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
         "nodes or GPUs, or leave out the pin."
     ),
-    "unknown_zone": gettext_lazy("There is no zone %(zone)s."),
+    "no_such_zone": gettext_lazy("There is no zone %(zone)s."),
     "where_elsewhere": gettext_lazy(
         "There are no %(classes)s %(where)s. Ask for other nodes, or leave out where it runs."
     ),

@@ -7,6 +7,7 @@ units. Nothing here knows where the values come from: the same bytes always mean
 from dataclasses import dataclass, field
 from typing import Literal
 
+from solver.model.energy import Energy
 from solver.model.hours import Cap, Used
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
@@ -361,7 +362,8 @@ class Tier:
     `counts`: its use counts against guarantees. A tier that does not count always borrows and never
     affects those with a guarantee. A pausable booking gets notice `grace` seconds ahead, never in
     the first `protected` seconds of a run, and at most `pauses` times (None: no maximum). A tier
-    that is never paused borrows for at most `borrow` seconds; the policy of a cycle sets it.
+    that is never paused borrows for at most `borrow` seconds; the policy of a cycle sets it. A tier
+    that `prefers` cheap (`price`) or clean (`carbon`) energy waits up to `shift` seconds for it.
     """
 
     slug: str
@@ -372,6 +374,8 @@ class Tier:
     protected: int = 0
     pauses: int | None = None
     borrow: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    prefers: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    shift: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,3 +483,4 @@ class Snapshot:
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     peaks: tuple[Peak, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    energy: tuple[Energy, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

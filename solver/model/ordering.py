@@ -44,6 +44,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
         cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
         peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
+        energy=_unique(snapshot.energy, "zone"),
     )
 
 

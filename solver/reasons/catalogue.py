@@ -45,6 +45,8 @@ FACTS: dict[str, Kind] = {
     "busy": "flag",
     "conflicts": "amount",
     "cores": "amount",
+    "cost": "amount",
+    "cost_before": "amount",
     "dated": "flag",
     "dates": "amount",
     "days": "amount",
@@ -87,6 +89,7 @@ FACTS: dict[str, Kind] = {
     "planned": "flag",
     "position": "amount",
     "possible_until": "instant",
+    "prefers": "word",
     "problem": "word",
     "profile": "name",
     "promised": "amount",
@@ -94,6 +97,8 @@ FACTS: dict[str, Kind] = {
     "scratch": "amount",
     "seconds": "seconds",
     "share": "amount",
+    "start": "instant",
+    "start_before": "instant",
     "storage": "word",
     "tier": "name",
     "unnotified": "amount",
@@ -103,11 +108,13 @@ FACTS: dict[str, Kind] = {
     "whose": "word",
     "why": "name",
     "workload": "name",
+    "zone": "name",
+    "zone_before": "name",
     "zones": "names",
 }
 """Kind of each fact. `units` are quota units, `instant` is Unix seconds, `names` are separated by
 commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB, scratch
-is GB.
+is GB, costs of energy are ten-thousandths of the currency or grams, per kWh.
 """
 
 TEXTS = frozenset({"name", "names", "word"})
@@ -393,6 +400,14 @@ RULES: tuple[Rule, ...] = (
         optional=("profile", "share"),
     ),
     Rule("R193", "no_zone_for_all", "together", "hardware", "refuses"),
+    Rule(
+        "R195",
+        "energy",
+        "policy",
+        "operator",
+        "delays",
+        ("cost", "cost_before", "prefers", "start", "start_before", "zone", "zone_before"),
+    ),
     Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
 )
 

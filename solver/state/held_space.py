@@ -82,7 +82,7 @@ class HeldSpace:
         """Load the work, with room and quota in the classes that are `asked` for alone (None: in all).
         KeyError: unknown model."""
         self.now, self.policy, self.work, self._held_rows = snapshot.now, policy, work, snapshot.held
-        self._asked = asked
+        self._asked, self.energy = asked, snapshot.energy
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
         self._zone_of = {gpu.id: gpu.zone for gpu in snapshot.gpus if gpu.zone}
         # 1. The seconds at which something begins or ends.

@@ -166,7 +166,9 @@ class Oracle:
             there = [gpus[row.place.gpu] for row in self.world.rows_of(name)]
             if len({gpu.zone for gpu in there}) > 1:
                 yield f"{site.now}: {name} is in two zones"
-            for gpu in there if where is not None else ():
+            if where is None:
+                continue
+            for gpu in there:
                 named = not where.zones or gpu.zone in where.zones
                 if not named or gpu.zone in where.not_zones or gpu.scratch < where.scratch:
                     yield f"{site.now}: {name} may not be on {gpu.node}"

@@ -70,7 +70,6 @@ def test_an_operator_sets_a_zone_and_all_nodes_of_its_racks_are_in_it(site: Site
     [
         ({"zone": "Basel 1"}, "zone"),
         ({"zone": "9"}, "zone"),
-        ({"zone": "basel\n"}, "zone"),
         ({"time_zone": "Mars/Base"}, "time_zone"),
         ({"price": ["0.1"] * 23}, "price"),
         ({"price": ["-1"]}, "price"),
@@ -125,9 +124,9 @@ def test_the_database_takes_24_amounts_or_none(site: Site, column: str) -> None:
 
 def test_a_request_for_an_unknown_zone_is_refused_by_name(site: Site) -> None:
     answer = booked(site, zones=["oslo"])
-    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_zone")
+    assert (answer.status_code, answer.json()["code"]) == (422, "no_such_zone")
     assert "oslo" in answer.json()["detail"]
-    assert booked(site, not_zones=["oslo"]).json()["code"] == "unknown_zone"
+    assert booked(site, not_zones=["oslo"]).json()["code"] == "no_such_zone"
 
 
 def test_a_request_for_an_empty_zone_is_refused_and_says_what_would_work(site: Site) -> None:

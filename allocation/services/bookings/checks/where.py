@@ -20,7 +20,7 @@ ANYWHERE: dict[str, Any] = {"zones": [], "not_zones": [], "storage": None, "scra
 
 
 def where_check(ask: AskDocument) -> None:
-    """Raises Refused `unknown_zone`, `where_elsewhere` or `where_too_small`."""
+    """Raises Refused `no_such_zone`, `where_elsewhere` or `where_too_small`."""
     if solver_ask(ask).where is None:
         return
     _zones_check(ask)
@@ -48,7 +48,7 @@ def _zones_check(ask: AskDocument) -> None:
     known = set(Zone.objects.filter(ended=None).values_list("slug", flat=True)) if named else set()
     for zone in sorted(named - known):
         param = "zones" if zone in ask.zones else "not_zones"
-        raise invalid("unknown_zone", refusal_text("unknown_zone", zone=zone), param)
+        raise invalid("no_such_zone", refusal_text("no_such_zone", zone=zone), param)
 
 
 def _most(ask: AskDocument) -> int:
