@@ -25,4 +25,5 @@ FEATURES = Features(
     "stand_ins",
     "turn_round",
     "workloads",
+    "zones",
 )

@@ -17,7 +17,7 @@ RIGHTS = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0048_slices_ahead'),
+        ('allocation', '0054_zones'),
         ('tenants', '0009_rights_to_credentials'),
     ]
 

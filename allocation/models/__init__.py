@@ -34,6 +34,7 @@ from allocation.models.fleet.maintenance import GpuEvent, Maintenance
 from allocation.models.fleet.operations import Backup, PortalMode
 from allocation.models.fleet.reports import ReportSubscription, StatementExport
 from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse
+from allocation.models.fleet.zones import Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override
@@ -107,4 +108,5 @@ __all__ = [
     "WaitMode",
     "WaitOffer",
     "WorkSpeed",
+    "Zone",
 ]

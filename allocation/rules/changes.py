@@ -69,4 +69,13 @@ def _is_place_weaker(old: AskDocument, new: AskDocument) -> bool:
     remaining = tuple(name for name in old.classes if name in new.classes)
     if new.classes != remaining or new.pin not in (old.pin, ()):
         return False
+    if not _is_where_weaker(old, new):
+        return False
     return not new.required or (old.required and old.together == new.together)
+
+
+def _is_where_weaker(old: AskDocument, new: AskDocument) -> bool:
+    """Whether every node that `old` allows is one that `new` allows."""
+    has_zones = not new.zones or (bool(old.zones) and {*old.zones} <= {*new.zones})
+    has_storage = new.storage in (old.storage, None) and new.scratch <= old.scratch
+    return has_zones and {*new.not_zones} <= {*old.not_zones} and has_storage

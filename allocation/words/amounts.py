@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.pools import class_of
+from allocation.words.where import where_said
 from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
@@ -143,6 +144,14 @@ def _pins(facts: Mapping[str, Fact]) -> str:
     )
 
 
+def _where(facts: Mapping[str, Fact]) -> str:
+    """`in basel with 2 TB of local NVMe`."""
+    zones, others = (
+        tuple(str(facts[name]).split(",")) if name in facts else () for name in ("zones", "not_zones")
+    )
+    return where_said(zones, others, str(facts.get("storage", "")), int(facts.get("scratch", 0)))
+
+
 def _nodes(facts: Mapping[str, Fact]) -> str:
     """Returns the named nodes: `n0001, n0002 and more`."""
     names = str(facts["on"]).split(",")
@@ -162,4 +171,5 @@ _TEXTS = {
     "on_nodes": _nodes,
     "pins": _pins,
     "shape": _shape,
+    "where": _where,
 }

@@ -126,6 +126,12 @@ SENTENCES: dict[str, Promise] = {
     "ask_classes": gettext_lazy("classes must be a list of 1 to %(max_classes)s GPU classes."),
     "ask_classes_once": gettext_lazy("classes must not repeat a GPU class."),
     "ask_pins": gettext_lazy("%(param)s must be a list of at most %(max_pins)s nodes or GPUs."),
+    "where_form": gettext_lazy("Name zones and storage, such as: not in basel, local nvme, 1 tb scratch."),
+    "ask_zones": gettext_lazy("%(param)s must be a list of at most %(max_zones)s zones."),
+    "ask_zone_both": gettext_lazy("The zone %(zone)s is both named and excluded."),
+    "ask_no_zone": gettext_lazy("There is no zone %(zone)s."),
+    "ask_no_zone_of": gettext_lazy("There is no zone %(zone)s, only %(names)s."),
+    "ask_scratch_local": gettext_lazy("Scratch space is local, so the storage can't be shared storage."),
     "ask_together": gettext_lazy("%(param)s must be one of %(choices)s."),
     "ask_flag": gettext_lazy("%(param)s must be true or false."),
     "ask_instant": gettext_lazy(

@@ -52,6 +52,7 @@ _NOTES: dict[str, Promise] = {
     ),
     "shared": gettext_lazy("Shared with others, not isolated"),
     "without_nvlink": gettext_lazy("without NVLink between its GPUs"),
+    "anywhere": gettext_lazy("on nodes of any zone and storage"),
     "unpinned": gettext_lazy("on any GPUs, without the pin"),
     "split": gettext_lazy("on separate nodes: its GPUs need not be together"),
     "fewer": gettext_lazy("if the work is shared evenly among its GPUs"),

@@ -182,6 +182,14 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
         "nodes or GPUs, or leave out the pin."
     ),
+    "no_such_zone": gettext_lazy("There is no zone %(zone)s."),
+    "where_elsewhere": gettext_lazy(
+        "There are no %(classes)s %(where)s. Ask for other nodes, or leave out where it runs."
+    ),
+    "where_too_small": gettext_lazy(
+        "At most %(most)s of them fit %(where)s; this needs %(asked)s. Ask for fewer, or leave out where "
+        "it runs."
+    ),
     "pin_unknown": gettext_lazy("There is no node or GPU called %(name)s. Name a node, or a GPU as node/2."),
     "quote_expired": gettext_lazy(
         "Prices are fixed for five minutes after they are shown. Ask for a new quote."

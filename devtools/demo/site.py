@@ -31,6 +31,7 @@ from devtools.demo.features import (
 )
 from devtools.demo.history import history_simulate
 from devtools.demo.nodes import DemoFleet, nodes_enrol
+from devtools.demo.zones import zones_seed
 from devtools.demo.people import credentials_write, people_seed
 from devtools.demo.use import progress_write, use_write
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
@@ -121,6 +122,7 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
     people_seed(today, begin if is_first else now)
     if is_first:
         nodes_enrol(begin)
+        zones_seed(begin)
         _past(begin, now.replace(second=0), today)
     if not _is_marked("asked", today):
         _today(now, today)

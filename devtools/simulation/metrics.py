@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.fleet.mig_geometry import units_of
+from solver.model.hours import Used
 from solver.model.inputs import (
     MILLION,
     UNITS_PER_GPU,
@@ -14,7 +15,6 @@ from solver.model.inputs import (
     Place,
     Request,
     Snapshot,
-    Used,
 )
 from solver.model.plan import Plan
 

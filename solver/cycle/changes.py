@@ -235,6 +235,7 @@ def _ask_of(demand: Demand) -> Ask:
         share=demand.share,
         cores=demand.cores,
         memory=demand.memory,
+        where=demand.where,
     )
 
 

@@ -168,7 +168,7 @@ def _movable(snapshot: Snapshot, state: CycleState, gpu_class: str) -> list[tupl
         lost = state.now - max(runner.since, held.saved or 0)
         window = (state.now, held.ends)
         cost = max(0, lost) + RESUME_SECONDS
-        found.append((held, Movable(held.place, cost, window, held.booking)))
+        found.append((held, Movable(held.place, cost, window, held.booking, where=held.where)))
     return found
 
 

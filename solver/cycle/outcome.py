@@ -89,11 +89,12 @@ class Outcome:
         found: Fit,
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
+        chosen: Reason | None = None,
     ) -> None:
         """Reserve the fit and assign it, or plan the start.
 
         A start within the freeze horizon or in a fixed window is assigned, unless its victims need
-        no notice yet. `slow`: why other classes are too slow.
+        no notice yet. `slow`: why other classes are too slow, `chosen`: why it is not the earliest.
         """
         state = self.state
         # What was written since it was found may forbid its pauses; then it waits.
@@ -103,8 +104,8 @@ class Outcome:
         frozen_until = state.frozen_for(found.demand)
         is_assigned = is_due and (found.starts <= frozen_until or request.fixed)
         is_late = found.starts > state.first_start(request.earliest)
-        reasons: tuple[Reason, ...] = ()
-        if not self.brief and (not is_assigned or (request.pinned and is_late)):
+        reasons: tuple[Reason, ...] = (chosen,) if chosen is not None and not is_assigned else ()
+        if chosen is None and not self.brief and (not is_assigned or (request.pinned and is_late)):
             reasons = why_waiting(state, request, found, self.ahead(found.demand.gpu_class))
         if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from solver.cycle.claims import among_planned
+from solver.cycle.energy import better_than_kept, energy_start, waits_for_energy
 from solver.cycle.outcome import Outcome
 from solver.cycle.planned_starts import (
     is_as_asked,
@@ -41,11 +42,17 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit, *, is_reserved:
     A guaranteed start is never exchanged for an earlier expected one, unless that is so soon that
     it is assigned at once.
     """
-    state, mark = outcome.state, outcome.rebinding.movable.mark()
-    if is_quiet(state, request, kept):
-        _hold(state, kept, is_reserved=is_reserved)
+    if is_quiet(outcome.state, request, kept):
+        _hold(outcome.state, kept, is_reserved=is_reserved)
         outcome.keep_as_before(request, kept)
         return kept
+    by_energy = _place_by_energy(outcome, request, kept, is_reserved=is_reserved)
+    return by_energy or _place_soonest(outcome, request, kept, is_reserved=is_reserved)
+
+
+def _place_soonest(outcome: Outcome, request: Request, kept: Fit, *, is_reserved: bool) -> Fit:
+    """Keep a planned start, or make it earlier."""
+    state, mark = outcome.state, outcome.rebinding.movable.mark()
     demands = demands_of(request)
     _, slow = in_time(state, request, demands)
     if is_as_asked(state, request, kept):
@@ -68,6 +75,26 @@ def place_planned(outcome: Outcome, request: Request, kept: Fit, *, is_reserved:
         if found is not kept or kept.victims:
             keep()
     return found
+
+
+def _place_by_energy(outcome: Outcome, request: Request, kept: Fit, *, is_reserved: bool) -> Fit | None:
+    """Keep a planned start that waits for energy, or take a better one; return what is reserved. None:
+    energy is no reason to wait any more, and nothing has changed."""
+    state = outcome.state
+    if kept.victims or not waits_for_energy(state, request):
+        return None
+    able, slow = in_time(state, request, demands_of(request))
+    if is_reserved:
+        state.free(kept)
+    possible, _ = possible_demands(state, able)
+    last = last_start(state, request)
+    chosen = better_than_kept(state, request, possible, kept, last) if possible else None
+    if chosen is None:
+        if is_reserved:
+            state.put_back(kept)
+        return None
+    outcome.place(request, chosen.fit, None, slow, chosen.why)
+    return chosen.fit
 
 
 def _hold(state: CycleState, kept: Fit, *, is_reserved: bool) -> None:
@@ -234,6 +261,12 @@ def _place_flexible(outcome: Outcome, request: Request, able: Feasible, broken: 
     """The earliest start: assigned within the freeze horizon, else planned."""
     state, demands, first, last = outcome.state, able.demands, able.first, able.last
     found = outcome.preemption.earliest(request, demands, first, last)
+    if found is not None and waits_for_energy(state, request):
+        chosen = energy_start(state, request, demands, found, last)
+        if chosen is not None:
+            is_later = request.planned is not None and chosen.fit.starts > request.planned.starts
+            outcome.place(request, chosen.fit, broken if is_later else None, able.slow, chosen.why)
+            return chosen.fit
     found = original_gpus_or_found(state, request, demands, found, (first, last))
     if first <= last and (may_move_others(request) or (found is None and not request.paused)):
         # Moves delay nobody and pause nobody, so they come first. A booking that lost its place

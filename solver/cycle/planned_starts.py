@@ -302,13 +302,14 @@ def is_usable(state: CycleState, place: Place) -> bool:
 
 
 def _matches(state: CycleState, request: Request, found: Fit) -> bool:
-    """True when the planned places still meet the request: class, shape, count, level, pin,
+    """True when the planned places still meet the request: class, shape, count, level, zone, pin,
     deadline."""
     demand, parts = found.demand, state.parts(found)
     return (
         demand.gpu_class in request.ask.classes
         and sum(len(part.places) for part in parts) == len(found.places)
         and all(_is_as_asked(state, part) for part in parts)
+        and len(state.zones_of(found.places)) < 2
         and (request.latest is None or found.ends <= request.latest)
     )
 
@@ -321,7 +322,7 @@ def _is_as_asked(state: CycleState, part: Fit) -> bool:
         and len(part.places) == demand.count
         and all(p.gpu in pool.column and p.shape == demand.shape for p in part.places)
         and pool.together(demand.level, part.places)
-        and (not demand.pin or all(pool.within(demand.pin)[pool.column[p.gpu]] for p in part.places))
+        and all(pool.allowed(demand.pin, demand.where)[pool.column[p.gpu]] for p in part.places)
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from solver.cycle.claims import among_planned
+from solver.cycle.energy import energy_start, waits_for_energy
 from solver.cycle.extending.extensions import why_not_longer
 from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.preview import QueuePreview
@@ -310,6 +311,10 @@ class Availability:
             free = free or (self._beside(demands, first) if with_moves else None)
             return free or self._preemption.earliest(request, demands, first, last)
         found = self._preemption.earliest(request, demands, first, last)
+        if found is not None and waits_for_energy(state, request):
+            chosen = energy_start(state, request, demands, found, last)
+            if chosen is not None:
+                return chosen.fit
         is_late = found is None or found.starts > first or bool(found.victims)
         is_chosen = found is not None and (request.cheapest or bool(request.durations))
         if with_moves and is_late and first <= last and not is_chosen:

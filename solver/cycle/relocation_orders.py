@@ -123,7 +123,8 @@ def _problem(state: CycleState, request: Request, found: Fit, moving: tuple[_Rel
         return TOO_LATE
     windows = [(found, found.demand.profile), *((e.rest, e.move.source.profile) for e in moving)]
     for window, shape in windows:
-        if not all(place.profile == shape and is_usable(state, place) for place in window.places):
+        able = [is_usable(state, place) and place.profile == shape for place in window.places]
+        if not all(able) or not pool.are_allowed(window.demand.where, window.places):
             return TAKEN
     if not _has_room(state, found, moving):
         return TAKEN

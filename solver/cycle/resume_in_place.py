@@ -114,7 +114,7 @@ def _takes_work(state: CycleState, request: Request, demand: Demand) -> bool:
 def _part_takes_work(state: CycleState, part: Fit) -> bool:
     demand, pool = part.demand, state.pools[part.demand.gpu_class]
     able = pool.eligible(demand.shape)
-    if demand.pin:
-        able = able & pool.within(demand.pin)
+    if demand.is_bound:
+        able = able & pool.allowed(demand.pin, demand.where)
     fits = len(part.places) == demand.count and all(p.gpu in pool.column for p in part.places)
     return fits and all(able[pool.column[place.gpu]] for place in part.places)

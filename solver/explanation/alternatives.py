@@ -156,6 +156,7 @@ def alternative_of(found: Fit) -> Alternative:
         demand.share,
         demand.pin,
         demand.groups,
+        demand.where,
     )
 
 
@@ -174,9 +175,11 @@ def compute_of(state: CycleState, demand: Demand) -> int:
 
 
 def _apart(demand: Demand) -> Iterator[Variant]:
-    """The gang with a looser level, or without its pin."""
+    """The gang with a looser level, without its pin, or on any nodes."""
     if demand.pin:
         yield Variant("unpinned", replace(demand, pin=()))
+    if demand.where is not None:
+        yield Variant("anywhere", replace(demand, where=None))
     if demand.level == "domain":
         yield Variant("without_nvlink", replace(demand, level="node"))
     if demand.level != "any":

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from solver.explanation.explain import QueueAhead, maintenance, mode_change, shape, why_quota
+from solver.explanation.explain import (
+    QueueAhead,
+    maintenance,
+    mode_change,
+    shape,
+    where_facts,
+    why_quota,
+)
 from solver.fleet.mig_geometry import Masks
 from solver.fleet.pool import Pool
 from solver.model.demand import Demand, Fit
@@ -142,7 +149,7 @@ def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[
     if demand.groups:
         every = (_why_not_with_held(state, each, starts) for each in demand.parts)
         return tuple(each for reasons in every for each in reasons)
-    if demand.pin:
+    if demand.is_bound:
         return _why_not_with_held_uncached(state, demand, starts)
     key = (*demand.kind, starts, *state.held_window(demand, starts))
     if key not in state.held_blockers:
@@ -161,6 +168,8 @@ def _why_not_with_held_uncached(state: CycleState, demand: Demand, starts: int) 
         found = [reason("host_busy", cores=demand.cores, memory=demand.memory)]
     else:
         found = [_busy(demand, most_together(pool, demand, held[0]))]
+    if demand.where is not None and not demand.pin:
+        found += _elsewhere(state, demand, starts)
     if not demand.pin:
         found += _out_of_service(pool, demand, held[0])
     away, back = state.maintenance.away(demand.gpu_class, (starts, starts + demand.duration))
@@ -190,6 +199,13 @@ def _why_not_in_mode(state: CycleState, demand: Demand, starts: int) -> tuple[Re
     free = pool.capacity(demand.shape, busy) > 0
     count = int((free & modes.others(pool, demand.shape, (at, demand.duration))[0]).sum())
     return (mode_change(name, count, modes.lead(name), demand.shape),) if count else ()
+
+
+def _elsewhere(state: CycleState, demand: Demand, starts: int) -> Iterator[Reason]:
+    """The reason of a demand for some nodes only that would have room on others."""
+    free, at = replace(demand, where=None), np.array([starts], dtype=np.int64)
+    if fits(state.pools[demand.gpu_class], free, *state.all.busy(free, at))[0]:
+        yield reason("free_elsewhere", gpu_class=demand.gpu_class, **where_facts(demand))
 
 
 def _why_not_there(state: CycleState, demand: Demand, starts: int) -> Reason:
@@ -269,7 +285,7 @@ def _short(state: CycleState, demand: Demand, first: int) -> Reason | None:
 
 def _most(pool: Pool, demand: Demand, away: Iterable[str]) -> int:
     """The most of the demand in one group without the GPUs in `away`, nothing else taken."""
-    able = pool.eligible(demand.shape).copy()
+    able = pool.eligible(demand.shape) & pool.allowed((), demand.where)
     able[[pool.column[gpu] for gpu in away]] = False
     capacity = pool.capacity_on(demand.shape, np.zeros(len(pool), dtype=np.uint16), able)
     return int(pool.sums(demand.level, capacity).max())

@@ -13,6 +13,7 @@ from solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from solver.fleet.pool import Pool
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import UNITS_PER_GPU, Request, Shape
+from solver.model.where import ANYWHERE
 from solver.placement.gang import most_together
 from solver.quota.use import Block
 from solver.reasons.reason import Fact, Reason, reason
@@ -41,6 +42,17 @@ def shape(demand: Demand) -> dict[str, Fact | None]:
     return {"gpu_class": demand.gpu_class, "profile": demand.profile, "share": demand.share}
 
 
+def where_facts(demand: Demand) -> dict[str, Fact | None]:
+    """The facts that say on which nodes a demand may run."""
+    where = demand.where or ANYWHERE
+    return {
+        "zones": ",".join(where.zones) or None,
+        "not_zones": ",".join(where.not_zones) or None,
+        "storage": where.storage or None,
+        "scratch": where.scratch or None,
+    }
+
+
 def placed(state: CycleState, found: Fit) -> tuple[Reason, ...]:
     """The reasons of a placement: where each group is."""
     return tuple(_placed(state, part) for part in state.parts(found))
@@ -63,7 +75,8 @@ def why_never(state: CycleState, demand: Demand) -> Reason | None:
     """The reason why a class can never serve the demand; None when it can. For a mixed demand, of
     the first group that can't be served."""
     if demand.groups:
-        return next(filter(None, (why_never(state, each) for each in demand.parts)), None)
+        never = next(filter(None, (why_never(state, each) for each in demand.parts)), None)
+        return never or _why_never_in_one_zone(state, demand)
     pool = state.pools.get(demand.gpu_class)
     if pool is None:
         return reason("unknown_class", gpu_class=demand.gpu_class)
@@ -74,6 +87,7 @@ def why_never(state: CycleState, demand: Demand) -> Reason | None:
     return (
         _why_never_in_mode(pool, demand)
         or _why_never_pinned(state, demand)
+        or _why_never_there(state, demand)
         or _why_never_so_many(state, demand)
         or _why_never_on_hosts(state, demand)
         or _why_never_within_quota(state, demand)
@@ -110,8 +124,29 @@ def _why_never_pinned(state: CycleState, demand: Demand) -> Reason | None:
     )
 
 
+def _why_never_there(state: CycleState, demand: Demand) -> Reason | None:
+    """No GPU of the class is on such nodes, or too few."""
+    if demand.where is None:
+        return None
+    if not state.pools[demand.gpu_class].allowed((), demand.where).any():
+        return reason("where_elsewhere", gpu_class=demand.gpu_class, **where_facts(demand))
+    most = _most_pinned(state, demand)
+    if most >= demand.count:
+        return None
+    facts = {**shape(demand), **where_facts(demand)}
+    return reason("where_too_small", asked=demand.count, most=most, level=demand.level, **facts)
+
+
+def _why_never_in_one_zone(state: CycleState, demand: Demand) -> Reason | None:
+    """Each group of a mixed demand has a zone, but no zone has all of them."""
+    for parts in state.parts_by_zone(demand):
+        if all(_most_pinned(state, part) >= part.count for part in parts):
+            return None
+    return reason("no_zone_for_all")
+
+
 def _most_pinned(state: CycleState, demand: Demand) -> int:
-    """How many of the demand one group of its pin could hold, all idle and in service."""
+    """How many of the demand one group on its nodes could hold, all idle and in service."""
     pool = state.pools[demand.gpu_class]
     capacity = pool.capacity_on(demand.shape, _empty(pool, demand), pool.suits(demand.shape))
     return int(pool.sums(demand.level, capacity).max())
@@ -124,10 +159,10 @@ def _most_on_hosts(state: CycleState, demand: Demand) -> int:
 
 
 def _empty(pool: Pool, demand: Demand) -> Masks:
-    """Nothing is taken, but what a pin leaves out."""
+    """Nothing is taken, but what is not for the demand."""
     empty = np.zeros(len(pool), dtype=np.uint16)
-    if demand.pin:
-        empty[~pool.within(demand.pin)] = WHOLE_MASK
+    if demand.is_bound:
+        empty[~pool.allowed(demand.pin, demand.where)] = WHOLE_MASK
     return empty
 
 
@@ -157,6 +192,8 @@ def _why_never_so_many(state: CycleState, demand: Demand) -> Reason | None:
     if demand.profile is not None and demand.level == "domain":
         return _impossible_together(demand, 0)
     most = pool.most(demand.shape, "any")
+    if most < demand.count <= pool.most_in_all(demand.shape):
+        return reason("zone_too_small", asked=demand.count, most=most, **shape(demand))
     if most < demand.count:
         kind = {"gpu_class": demand.gpu_class, "profile": demand.profile}
         return reason("not_enough_gpus", asked=demand.count, most=most, **kind)

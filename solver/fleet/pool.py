@@ -15,9 +15,10 @@ from solver.fleet.fragmentation import DEFAULT_SCORING, ILLEGAL, Ints, ScoreTabl
 from solver.fleet.mig_geometry import Best, Geometry, Masks, geometry_of, modes_for
 from solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
 from solver.model.policy import Scoring
+from solver.model.where import Where
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
-"""The tightest first."""
+"""The tightest first. The last one is a zone: no gang is in two."""
 
 Bools = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -31,7 +32,7 @@ Kind = tuple[Geometry, Mode | None]
 
 
 class Columns:
-    """The columns of a class, ordered by rack, node, domain, index, id."""
+    """The columns of a class, ordered by zone, rack, node, domain, index, id."""
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
         self.gpus = tuple(sorted(gpus, key=_column_key))
@@ -44,18 +45,21 @@ class Columns:
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
         self._widest = {level: self._most_columns(level) for level in LEVELS}
         self.nodes = tuple(self.gpus[first].node for first in self.bounds["node"])
+        self.zones = tuple(self.gpus[first].zone for first in self.bounds["any"])
+        self.has_zones = len(self.zones) > 1
         self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
         self._groups: dict[Together, Index] = {}
         self.node_of = self.groups("node")
         """The number of each column's node."""
         self._within: dict[tuple[str, ...], Bools] = {}
+        self._allowed: dict[Where | None, Bools] = {}
 
     def __len__(self) -> int:
         return len(self.gpus)
 
     def sums(self, level: Together, capacity: npt.NDArray[np.uint8]) -> Ints:
         """Capacity per group of the level: (…, columns) -> (…, groups)."""
-        if level == "any":
+        if level == "any" and not self.has_zones:
             total: Ints = np.sum(capacity, axis=-1, dtype=np.int64, keepdims=True)
             return total
         sums: Ints = np.add.reduceat(capacity, self.bounds[level], axis=-1, dtype=np.int64)
@@ -76,7 +80,7 @@ class Columns:
             return 0
         if self.is_quick(level, count):
             return int(self._quick_last_of(level, until, count))
-        if level == "any":
+        if level == "any" and not self.has_zones:
             return int(np.sort(until)[-count])
         order = np.lexsort((-until, self.groups(level)))
         sizes = np.diff(self.bounds[level], append=len(self))
@@ -89,7 +93,7 @@ class Columns:
         if self.is_quick(level, count):
             return self._quick_last_of(level, until, count)
         idle = until >= ends[:, None]
-        if level == "any":
+        if level == "any" and not self.has_zones:
             able: Bools = np.count_nonzero(idle, axis=-1) >= count
         else:
             able = self.has_group(level, idle.view(np.uint8), count)
@@ -109,7 +113,7 @@ class Columns:
 
     def widest(self, level: Together) -> int:
         """The size of the largest group of a level."""
-        return len(self) if level == "any" else self._widest[level]
+        return self._widest[level]
 
     def members(self, level: Together, group: int) -> range:
         """Columns of a group."""
@@ -126,7 +130,7 @@ class Columns:
 
     def together(self, level: Together, places: Iterable[Place]) -> bool:
         """True when all places are in one group of the level."""
-        if level == "any":
+        if level == "any" and not self.has_zones:
             return True
         groups = self.groups(level)
         return len({int(groups[self.column[place.gpu]]) for place in places}) == 1
@@ -137,6 +141,17 @@ class Columns:
             named = [gpu.node in pin or f"{gpu.node}/{gpu.index}" in pin for gpu in self.gpus]
             self._within[pin] = np.array(named, dtype=np.bool_)
         return self._within[pin]
+
+    def allowed(self, pin: tuple[str, ...], where: Where | None) -> Bools:
+        """Columns that a pin names and a place allows; without either, all."""
+        if where not in self._allowed:
+            able = [where is None or where.allows(gpu) for gpu in self.gpus]
+            self._allowed[where] = np.array(able, dtype=np.bool_)
+        return self._allowed[where] & self.within(pin) if pin else self._allowed[where]
+
+    def are_allowed(self, where: Where | None, places: Iterable[Place]) -> bool:
+        """True when a place allows the nodes of all of these; their GPUs are of the class."""
+        return where is None or all(where.allows(self.gpus[self.column[each.gpu]]) for each in places)
 
     def _most_columns(self, level: Together) -> int:
         """Size of the largest group."""
@@ -266,6 +281,11 @@ class Pool(Columns):
         empty = np.zeros(len(self), dtype=np.uint16)
         return int(self.sums(level, self.capacity_on(shape, empty, columns)).max())
 
+    def most_in_all(self, shape: Shape) -> int:
+        """The most of a shape in all zones together, all in service and nothing taken."""
+        empty = np.zeros(len(self), dtype=np.uint16)
+        return int(self.capacity_on(shape, empty, self.suits(shape)).sum(dtype=np.int64))
+
     def missing(self, shape: Shape) -> tuple[int, int]:
         """Suitable GPUs that are out of service, and those on nodes that do not answer."""
         if shape not in self._missing:
@@ -280,10 +300,11 @@ class Pool(Columns):
             self._best[profile] = _best_of(self._valued, self.mix, self.scoring, profile)
         return self._best[profile]
 
-    def idle_until(self, taken: Ints, pin: tuple[str, ...] = ()) -> Ints:
+    def idle_until(self, taken: Ints, pin: tuple[str, ...] = (), where: Where | None = None) -> Ints:
         """For rows × columns of the next use: until when each takes whole GPUs of new work, which
-        may be pinned; 0: it takes none."""
-        able = self.eligible(None) & self.within(pin) if pin else self.eligible(None)
+        may be pinned, or only for some places; 0: it takes none."""
+        is_anywhere = not pin and where is None
+        able = self.eligible(None) if is_anywhere else self.eligible(None) & self.allowed(pin, where)
         return np.where(able, taken, 0)
 
     def eligible(self, shape: Shape) -> Bools:
@@ -383,22 +404,18 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
     return tuple((first[slug], np.array(columns[slug], dtype=np.intp)) for slug in columns)
 
 
-def _column_key(gpu: Gpu) -> tuple[str, str, bool, int, int, str]:
-    return (gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
+def _column_key(gpu: Gpu) -> tuple[str, str, str, bool, int, int, str]:
+    return (gpu.zone, gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
 
 
 def _domain_key(gpu: Gpu) -> object:
     return gpu.id if gpu.domain is None else (gpu.rack, gpu.node, gpu.domain)
 
 
-def _no_key(_: Gpu) -> None:
-    return None
-
-
 _GROUP_KEYS: dict[Together, Callable[[Gpu], object]] = {
     "gpu": attrgetter("id"),
     "domain": _domain_key,
     "node": attrgetter("rack", "node"),
-    "rack": attrgetter("rack"),
-    "any": _no_key,
+    "rack": attrgetter("zone", "rack"),
+    "any": attrgetter("zone"),
 }

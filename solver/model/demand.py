@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from solver.model.inputs import Ask, Held, Place, Request, Shape, Together
+from solver.model.where import ANYWHERE, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +13,9 @@ class Demand:
     `owners` are those whose quota it uses, as of `Request.quota_owners`; `tier` decides how far
     they may go.
     Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
-    account that runs it. With a `pin` it fits only on these nodes and GPUs. With `keeps_modes` no
-    GPU may change its mode for it. The further `groups` of a mixed booking share its window.
+    account that runs it. With a `pin` it fits only on these nodes and GPUs, with a `where`
+    only on such nodes. With `keeps_modes` no GPU may change its mode for it. The further `groups` of a
+    mixed booking share its window.
     """
 
     gpu_class: str
@@ -31,6 +33,12 @@ class Demand:
     pin: tuple[str, ...] = ()
     keeps_modes: bool = False
     groups: tuple[Ask, ...] = ()
+    where: Where | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether some GPUs of its class are not for it: it is pinned, or only for some nodes."""
+        return bool(self.pin) or self.where is not None
 
     @property
     def parts(self) -> tuple["Demand", ...]:
@@ -64,7 +72,13 @@ class Demand:
             self.pin,
             whose,
             self.groups,
+            self.where,
         )
+
+    def in_zone(self, zone: str) -> "Demand | None":
+        """The same in one zone ("": on nodes without one); None: it is not for that zone."""
+        where = (self.where or ANYWHERE).only(zone)
+        return None if where is None else replace(self, where=where)
 
     @property
     def host_resources(self) -> tuple[int, int]:
@@ -96,6 +110,7 @@ def demand_of(
         owner,
         ask.pin,
         groups=ask.groups,
+        where=ask.where,
     )
 
 
@@ -115,6 +130,7 @@ def demand_of_held(
         row.cores,
         row.memory,
         owner=row.owner,
+        where=row.where,
     )
 
 

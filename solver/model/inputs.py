@@ -7,17 +7,21 @@ units. Nothing here knows where the values come from: the same bytes always mean
 from dataclasses import dataclass, field
 from typing import Literal
 
+from solver.model.energy import Energy
+from solver.model.hours import Cap, Used
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
-from solver.model.limits import Cap, Limit, Override
+from solver.model.limits import Limit, Override
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
+from solver.model.where import Where
 
 SLOTS_PER_GPU = 8
 UNITS_PER_GPU = 56_000
 MILLION = 1_000_000
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
-"""How close the members of a gang are: one GPU (slices), one NVLink domain, node, rack, or any."""
+"""How close the members of a gang are: one GPU (slices), one NVLink domain, node, rack, or any of one
+zone."""
 
 Mode = Literal["whole", "sliced", "shared"]
 
@@ -97,6 +101,9 @@ class Gpu:
     silent: bool = False
     stands: Mode | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
     pinned: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    zone: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    storage: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    scratch: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ class Held:
     that decided this row and its position in that cycle's order (None: an older row, ordered by its
     start). For a `preemptor` somebody was paused. `override` is that of the booking's request. An
     `offered` row is kept for somebody who has not accepted it yet. A `mixed` row is a part of a
-    booking with rows on several classes.
+    booking with rows on several classes. `where` restricts where it may move.
     """
 
     id: str
@@ -166,6 +173,7 @@ class Held:
     offered: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     override: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     mixed: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    where: Where | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def quota_owners(self) -> tuple[str, ...]:
@@ -187,8 +195,9 @@ class Ask:
     A gang is placed in a single class. `required` makes `together` a condition, else it is a
     preference. A share (thousandths, below 1,000) is of one GPU. Each of the `count` needs `cores`
     (thousandths) and `memory` (MiB) of its node. With `any_class` all classes are equivalent. A
-    `pin` restricts it to these nodes, by id, and GPUs, as `node/index`. A mixed booking has further
-    `groups`, each on one class of its own: all start and end together, all or nothing.
+    `pin` restricts it to these nodes, by id, and GPUs, as `node/index`, and `where` to zones and kinds
+    of storage. A mixed booking has further `groups`, each on one class of its own: all start and end
+    together in one zone, all or nothing.
     """
 
     count: int
@@ -202,6 +211,7 @@ class Ask:
     any_class: bool = False
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     groups: tuple["Ask", ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    where: Where | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def shape(self) -> Shape:
@@ -353,7 +363,8 @@ class Tier:
     `counts`: its use counts against guarantees. A tier that does not count always borrows and never
     affects those with a guarantee. A pausable booking gets notice `grace` seconds ahead, never in
     the first `protected` seconds of a run, and at most `pauses` times (None: no maximum). A tier
-    that is never paused borrows for at most `borrow` seconds; the policy of a cycle sets it.
+    that is never paused borrows for at most `borrow` seconds; the policy of a cycle sets it. A tier
+    that `prefers` cheap (`price`) or clean (`carbon`) energy waits up to `shift` seconds for it.
     """
 
     slug: str
@@ -364,21 +375,8 @@ class Tier:
     protected: int = 0
     pauses: int | None = None
     borrow: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Unit-seconds of a class that a person used in a project on the UTC day that begins at `day`.
-
-    Without an `owner` they are of the whole project.
-    """
-
-    tenant: str
-    project: str
-    gpu_class: str
-    day: int
-    unit_seconds: int
-    owner: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    prefers: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
+    shift: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,3 +447,4 @@ class Snapshot:
     cooling: tuple[Cooling, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     peaks: tuple[Peak, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    energy: tuple[Energy, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

@@ -1,4 +1,4 @@
-"""Limits of tenants and projects, exceptions from them, and caps of GPU-hours. Units; seconds."""
+"""Limits of tenants and projects, and exceptions from them. Units; seconds."""
 
 from dataclasses import dataclass, field
 
@@ -42,16 +42,3 @@ class Override:
     unit_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     booking: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     keeps: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """Maximum unit-seconds of a class for an owner: in [starts, ends), whole days of UTC, or, with
-    `rolling_days`, in any that many consecutive days."""
-
-    owner: str
-    gpu_class: str
-    most: int
-    starts: int
-    ends: int
-    rolling_days: int | None = None

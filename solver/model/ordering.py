@@ -5,8 +5,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
+from solver.model.hours import Cap
 from solver.model.inputs import Model, Place, Request, Snapshot
-from solver.model.limits import Cap
 
 T = TypeVar("T")
 
@@ -44,6 +44,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
         cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
         peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
+        energy=_unique(snapshot.energy, "zone"),
     )
 
 

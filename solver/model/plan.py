@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from solver.model.inputs import Ask, Place, Strength
 from solver.model.omitted import OMITTED_WHEN_EMPTY
+from solver.model.where import Where
 from solver.reasons.reason import Reason
 
 PLAN_FORMAT = 2
@@ -119,6 +120,7 @@ class Alternative:
     share: int | None = None
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     groups: tuple[Ask, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    where: Where | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,17 @@ from solver.model.inputs import BEHIND, WITHIN, Ask, Strength
 from solver.model.omitted import OMITTED_WHEN_EMPTY
 from solver.reasons.reason import Reason
 
-Kind = Literal["as_asked", "later", "unpinned", "without_nvlink", "split", "fewer", "other_class", "slice"]
+Kind = Literal[
+    "as_asked",
+    "later",
+    "unpinned",
+    "anywhere",
+    "without_nvlink",
+    "split",
+    "fewer",
+    "other_class",
+    "slice",
+]
 
 
 QUARTER = 21_600

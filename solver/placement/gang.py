@@ -73,7 +73,9 @@ def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:
         places, loss = _whole(pool_state, demand, (level, sums), capacity, most)
     else:
         group = fullest(pool, level, sums, capacity, np.flatnonzero(sums >= demand.count))
-        places, loss = pool_state.slices(demand, pool.members(level, group), most)
+        # A single slice is not bound to the fullest zone.
+        members = range(len(pool)) if demand.count == 1 else pool.members(level, group)
+        places, loss = pool_state.slices(demand, members, most)
     return Choice(tuple(sorted(places, key=place_order)), LEVELS.index(level), loss)
 
 

@@ -14,6 +14,7 @@ from solver.fleet.pool import Pool
 from solver.model.demand import Demand
 from solver.model.inputs import SLOTS_PER_GPU, Place, Together
 from solver.model.ordering import place_order
+from solver.model.where import Where
 from solver.timeline.host_calendar import Free
 
 MOST_CHOICES = 20_000
@@ -30,7 +31,7 @@ class Movable:
     `window`.
 
     Members of one `gang` stay together at its `level`. Each needs `host_resources` of its node:
-    cores (thousandths) and memory (MiB).
+    cores (thousandths) and memory (MiB). `where`: on such nodes only.
     """
 
     place: Place
@@ -39,6 +40,7 @@ class Movable:
     gang: str
     level: Together = "any"
     host_resources: tuple[int, int] = (0, 0)
+    where: Where | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def rearrange(
     items = sorted(movable, key=lambda each: (place_order(each.place), each.window))
     window = (starts, starts + demand.duration)
     nowhere = Place("", demand.profile, 0, 0)
-    member = Movable(nowhere, 0, window, "", demand.level, demand.host_resources)
+    member = Movable(nowhere, 0, window, "", demand.level, demand.host_resources, demand.where)
     search = _Search(near, [*[member] * demand.count, *items], demand.count, most_choices)
     if not search.is_too_much():
         search.step()
@@ -146,7 +148,9 @@ class _Search:
         self.best: list[Place] | None = None
         self.best_cost = 0
         self._near, self._goes, self._cost = near, goes, 0
-        self._free: dict[tuple[str | None, Window], list[_Spot]] = {}
+        self._free: dict[tuple[str | None, Window, Where | None], list[_Spot]] = {}
+        self._loose: Together | None = None if near.pool.has_zones else "any"
+        """The level at which a gang has no group that binds it."""
         self._pieces = [self._piece(number, item) for number, item in enumerate(items)]
         self._groups = {item.level: near.pool.groups(item.level).tolist() for item in items}
         self._group: dict[str, int] = {}
@@ -196,7 +200,7 @@ class _Search:
         # Members of the demand are alike, so only one order of them is examined.
         if piece.number + 1 < self._goes:
             self._pieces[piece.number + 1].least = at + 1
-        if piece.item.level != "any":
+        if piece.item.level != self._loose:
             self._group[gang] = self._groups[piece.item.level][piece.spots[at].column]
         self.step()
         if not is_bound:
@@ -251,7 +255,7 @@ class _Search:
                         break
                     displaced.append(each)
             else:
-                if group is None and level != "any" and piece.home is not None:
+                if group is None and level != self._loose and piece.home is not None:
                     displaced += self._followers(piece, groups, groups[spot.column], displaced)
                 found.append((sum(each.item.cost for each in displaced), at, displaced))
         return found
@@ -286,11 +290,12 @@ class _Search:
 
     def _piece(self, number: int, item: Movable) -> _Piece:
         """A piece that may always stay at home."""
-        key = (item.place.profile, item.window)
+        key = (item.place.profile, item.window, item.where)
         if key not in self._free:
             self._free[key] = [
                 self._spot(place)
                 for column in self._near.columns
+                if self._near.pool.allowed((), item.where)[column]
                 for place in _places(self._near.pool, column, item.place.profile)
                 if self._near.is_free(place, item.window)
             ]

@@ -176,17 +176,14 @@ class Preemption:
         """A fit of all groups at exactly this start, each on free room or with victims."""
         if not self._may_pause_together(demand, starts):
             return None
-        places: list[Place] = []
-        over: set[str] = set()
-        for part in demand.parts:
-            found = self._state.at(part, starts) or self._at(request, part, starts, 0)
-            if found is None:
-                return None
-            places += found.places
-            over.update(found.victims)
-        if not over:
-            return None
-        return Fit(demand, tuple(sorted(places, key=place_order)), starts, 0, tuple(sorted(over)))
+        for parts in self._state.parts_by_zone(demand):
+            fits = [self._state.at(part, starts) or self._at(request, part, starts, 0) for part in parts]
+            found = [*filter(None, fits)]
+            over = {booking for each in found for booking in each.victims}
+            if len(found) == len(parts) and over:
+                places = sorted((place for each in found for place in each.places), key=place_order)
+                return Fit(demand, tuple(places), starts, 0, tuple(sorted(over)))
+        return None
 
     def can_be_out(self, found: Fit) -> bool:
         """True when only work that may be paused is on its places, and all of it can be out by its

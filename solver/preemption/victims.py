@@ -79,7 +79,7 @@ class VictimSearch:
     def _groups(self, able: Bools, score: Ints) -> list[slice]:
         """Columns of the groups that could hold the gang, the few that seem cheapest."""
         pool, demand = self._pool, self._demand
-        if demand.level == "any":
+        if demand.level == "any" and not pool.has_zones:
             return [slice(0, len(pool))]
         taken = self.busy(able)
         costs = self._costs(taken, able, score).min(axis=0)
@@ -260,8 +260,8 @@ def taken_after_leaving(
     taken: Masks = state.firm.gpus[name].busy(at, demand.duration)[0].copy()
     # Slices and whole GPUs can't use a shared GPU.
     taken[taken >= SHARED] = WHOLE_MASK
-    if demand.pin:
-        taken[~state.pools[name].within(demand.pin)] = WHOLE_MASK
+    if demand.is_bound:
+        taken[~state.pools[name].allowed(demand.pin, demand.where)] = WHOLE_MASK
     if state.all.modes.may_switch(name):
         # Nobody is paused for a change of mode: only empty GPUs change.
         others = state.all.modes.others(state.pools[name], demand.shape, (at, demand.duration))

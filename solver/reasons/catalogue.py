@@ -45,6 +45,8 @@ FACTS: dict[str, Kind] = {
     "busy": "flag",
     "conflicts": "amount",
     "cores": "amount",
+    "cost": "amount",
+    "cost_before": "amount",
     "dated": "flag",
     "dates": "amount",
     "days": "amount",
@@ -69,6 +71,7 @@ FACTS: dict[str, Kind] = {
     "memory": "amount",
     "mode": "word",
     "most": "amount",
+    "not_zones": "names",
     "needs": "amount",
     "node": "name",
     "nodes": "amount",
@@ -86,12 +89,17 @@ FACTS: dict[str, Kind] = {
     "planned": "flag",
     "position": "amount",
     "possible_until": "instant",
+    "prefers": "word",
     "problem": "word",
     "profile": "name",
     "promised": "amount",
     "rule": "word",
+    "scratch": "amount",
     "seconds": "seconds",
     "share": "amount",
+    "start": "instant",
+    "start_before": "instant",
+    "storage": "word",
     "tier": "name",
     "unnotified": "amount",
     "until": "instant",
@@ -100,13 +108,19 @@ FACTS: dict[str, Kind] = {
     "whose": "word",
     "why": "name",
     "workload": "name",
+    "zone": "name",
+    "zone_before": "name",
+    "zones": "names",
 }
 """Kind of each fact. `units` are quota units, `instant` is Unix seconds, `names` are separated by
-commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB.
+commas, `word` is one of a few that the code knows. Cores and shares are thousandths, memory is MiB, scratch
+is GB, costs of energy are ten-thousandths of the currency or grams, per kWh.
 """
 
 TEXTS = frozenset({"name", "names", "word"})
 """Kinds whose facts are text; the others are integers."""
+
+_WHERE = ("not_zones", "scratch", "storage", "zones")
 
 RULES: tuple[Rule, ...] = (
     Rule("R1", "unknown_class", "policy", "operator", "refuses", optional=("gpu_class",)),
@@ -367,6 +381,35 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
     Rule("R176", "limit_cut", "quota", "tenant_admin", "pauses", ("gpu_class", "owner")),
+    Rule("R190", "where_elsewhere", "policy", "asker", "refuses", ("gpu_class",), optional=_WHERE),
+    Rule(
+        "R191",
+        "where_too_small",
+        "policy",
+        "asker",
+        "refuses",
+        ("asked", "gpu_class", "level", "most"),
+        optional=("profile", "share", *_WHERE),
+    ),
+    Rule(
+        "R192",
+        "zone_too_small",
+        "together",
+        "hardware",
+        "refuses",
+        ("asked", "gpu_class", "most"),
+        optional=("profile", "share"),
+    ),
+    Rule("R193", "no_zone_for_all", "together", "hardware", "refuses"),
+    Rule(
+        "R195",
+        "energy",
+        "policy",
+        "operator",
+        "delays",
+        ("cost", "cost_before", "prefers", "start", "start_before", "zone", "zone_before"),
+    ),
+    Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
 )
 
 UNPROVEN = frozenset(

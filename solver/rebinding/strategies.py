@@ -67,7 +67,9 @@ def newcomer_at(place: Place) -> Strategy:
     """A strategy that places the newcomer exactly there."""
 
     def strategy(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
-        newcomer = Fit(demand, (place,), starts)
+        newcomer, pool = Fit(demand, (place,), starts), state.pools[demand.gpu_class]
+        if not pool.allowed(demand.pin, demand.where)[pool.column[place.gpu]]:
+            return None
         if state.over(demand, starts) is not None or not state.all.is_free(newcomer):
             return None
         return _others_around(state, newcomer, near)
@@ -78,12 +80,14 @@ def newcomer_at(place: Place) -> Strategy:
 def packed(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Rebound | None:
     """Pack slices on as few as possible of the GPUs that they had alone, then the newcomer."""
     pool = state.pools[demand.gpu_class]
+    if any(found.demand.where or (pool.has_zones and found.demand.count > 1) for found in near.values()):
+        return None
     columns = {pool.column[place.gpu] for found in near.values() for place in found.places}
     since = min(found.starts for found in near.values())
     until = max(found.ends for found in near.values())
     at = np.array([since], dtype=np.int64)
     busy = state.all.gpus[demand.gpu_class].busy(at, until - since)[0]
-    idle = [pool.gpus[column] for column in sorted(columns) if not busy[column]]
+    idle = [replace(pool.gpus[column], zone="") for column in sorted(columns) if not busy[column]]
     pieces = [found.demand.profile or "" for found in near.values() for _ in found.places]
     places = pack(Pool(pool.gpu_class, idle, pool.models), pieces) if idle else None
     if places is None:
@@ -121,6 +125,7 @@ def proven(state: CycleState, demand: Demand, starts: int, near: Reserved) -> Re
             name,
             near[name].demand.level,
             near[name].demand.host_resources,
+            near[name].demand.where,
         )
         for name, place in pieces
     ]

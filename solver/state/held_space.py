@@ -82,8 +82,9 @@ class HeldSpace:
         """Load the work, with room and quota in the classes that are `asked` for alone (None: in all).
         KeyError: unknown model."""
         self.now, self.policy, self.work, self._held_rows = snapshot.now, policy, work, snapshot.held
-        self._asked = asked
+        self._asked, self.energy = asked, snapshot.energy
         self._class_of = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+        self._zone_of = {gpu.id: gpu.zone for gpu in snapshot.gpus if gpu.zone}
         # 1. The seconds at which something begins or ends.
         ends = self.free_from_all(work.table.ends)
         planned = [each.planned.starts for each in snapshot.requests if each.planned is not None]
@@ -130,6 +131,10 @@ class HeldSpace:
     def class_of(self, gpu: str) -> str | None:
         """Class of a GPU; None when the fleet does not have it."""
         return self._class_of.get(gpu)
+
+    def zones_of(self, places: Iterable[Place]) -> set[str]:
+        """Zones of these places; "" for those on nodes without one."""
+        return {self._zone_of.get(place.gpu, "") for place in places}
 
     def parts(self, fit: Fit) -> tuple[Fit, ...]:
         """The fit on each class: one, unless the booking is mixed."""

@@ -66,8 +66,8 @@ class Occupancy:
         masks = calendar.busy(*windows)
         if demand.share is not None:
             masks[self.shares.others(pool, demand.owner, windows)] = WHOLE_MASK
-        if demand.pin:
-            masks[:, ~pool.within(demand.pin)] = WHOLE_MASK
+        if demand.is_bound:
+            masks[:, ~pool.allowed(demand.pin, demand.where)] = WHOLE_MASK
         if self.modes.may_switch(demand.gpu_class):
             masks[self.modes.others(pool, demand.shape, windows)] = WHOLE_MASK
             for row, begin in enumerate(starts.tolist() if demand.keeps_modes else ()):

@@ -117,7 +117,7 @@ class _Bounds:
     def have_idle(self, demand: Demand, starts: Ints) -> Bools:
         kind, rows, pool = self._kind(demand), self._rows(starts), self._calendar.pool
         ends = self._steps.grid.ends(starts + demand.duration)
-        until = pool.idle_until(self._calendar.following.after_rows(rows), demand.pin)
+        until = pool.idle_until(self._calendar.following.after_rows(rows), demand.pin, demand.where)
         last = pool.last_of_rows(demand.level, until, demand.count, ends)
         if not demand.pin:
             self._ends[kind, rows] = np.minimum(self._ends[kind, rows], last)
@@ -157,7 +157,7 @@ class _Bounds:
     def _kind(self, demand: Demand) -> int:
         """The row of a kind of demand, when what is known follows the calendar."""
         self._align()
-        key = (demand.profile, demand.count, demand.level)
+        key = (demand.profile, demand.count, demand.level, demand.where)
         number = self._kinds.get(key)
         if number is None:
             number = self._kinds[key] = len(self._kinds)

@@ -141,15 +141,32 @@ class RoomSearch(HeldSpace):
 
     def _placed_together(self, demand: Demand, starts: int) -> Fit | None:
         """Places of all groups of a mixed demand; None when one of them does not fit."""
+        found = (self._places_together(parts, starts) for parts in self.parts_by_zone(demand))
+        places = next((each for each in found if each is not None), None)
+        return None if places is None else Fit(demand, tuple(sorted(places, key=place_order)), starts)
+
+    def _places_together(self, parts: Iterable[Demand], starts: int) -> list[Place] | None:
         places: list[Place] = []
         with self._host_use() as take:
-            for part in demand.parts:
+            for part in parts:
                 choice = self._choice(part, starts)
                 if choice is None:
                     return None
                 places += choice.places
                 take(Fit(part, choice.places, starts))
-        return Fit(demand, tuple(sorted(places, key=place_order)), starts)
+        return places
+
+    def parts_by_zone(self, demand: Demand) -> Iterator[tuple[Demand, ...]]:
+        """The groups of a mixed demand, for each zone in which all of them may be."""
+        pools = [self.pools[part.gpu_class] for part in demand.parts]
+        zones = set[str]().union(*(pool.zones for pool in pools))
+        if len(zones) < 2:
+            yield demand.parts
+            return
+        for zone in sorted(zones):
+            parts = tuple(there for part in demand.parts if (there := part.in_zone(zone)) is not None)
+            if len(parts) == len(pools):
+                yield parts
 
     def earliest(
         self, demands: Iterable[Demand], first: int, last: int, latest: int | None = None
@@ -295,7 +312,7 @@ class RoomSearch(HeldSpace):
 
     def _is_held_room(self, demand: Demand) -> bool:
         """True when it is enough to know until when each whole GPU is idle."""
-        return demand.shape is None and not demand.pin and self._is_only_room(demand)
+        return demand.shape is None and not demand.is_bound and self._is_only_room(demand)
 
     def _next_held(self, gpu_class: str, starts: int) -> Ints:
         """For each column the second until which held work leaves it idle; no later one than
@@ -347,7 +364,8 @@ class RoomSearch(HeldSpace):
             self._versions[name], self._windows[name] = versions, {}
         whose = demand.owner if demand.share is not None else None
         cut = hardware_mode_of(demand.shape) if self.all.modes.may_switch(name) else None
-        key = (starts, demand.duration, self.all.needs_hosts(demand, pool), whose, demand.pin, cut)
+        is_hosted = self.all.needs_hosts(demand, pool)
+        key = (starts, demand.duration, is_hosted, whose, demand.pin, demand.where, cut)
         found = self._windows[name].get(key)
         if found is None:
             busy, free = self.all.busy(demand, np.array([starts], dtype=np.int64))

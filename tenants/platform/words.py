@@ -163,6 +163,7 @@ NOUNS: dict[str, Promise] = {
     "price book": gettext_lazy("price book"),
     "project": gettext_lazy("project"),
     "rack": gettext_lazy("rack"),
+    "zone": gettext_lazy("zone"),
     "replay": gettext_lazy("replay"),
     "report": gettext_lazy("report"),
     "request": gettext_lazy("request"),

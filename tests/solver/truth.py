@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from solver import Ask, Assign, Place, Plan, Request, Snapshot, Tier, Waiting
+from solver import Ask, Assign, Gpu, Place, Plan, Request, Snapshot, Tier, Waiting, Where
 from solver.model.inputs import Held, Model, Together
 from solver.model.limits import Limit
 
@@ -142,9 +142,22 @@ def illegal(snapshot: Snapshot, plan: Plan) -> list[Place]:
             mode = "whole" if place.profile is None else "sliced"
             modes = (None, mode, "shared") if place.share else (None, mode)
             fits = gpu.usable and gpu.mode in modes and gpu.gpu_class in classes
-            if not fits or not _is_legal(models[gpu.model], place):
+            there = given.booking not in asks or _is_there(asks[given.booking], gpu)
+            if not fits or not there or not _is_legal(models[gpu.model], place):
                 bad.append(place)
     return bad
+
+
+def _is_there(ask: Ask, gpu: Gpu) -> bool:
+    """True for a GPU in a zone and with the storage that the request allows."""
+    return _may_be(ask.where, gpu)
+
+
+def _may_be(where: Where | None, gpu: Gpu) -> bool:
+    if where is None:
+        return True
+    is_zone = (not where.zones or gpu.zone in where.zones) and gpu.zone not in where.not_zones
+    return is_zone and where.storage in ("", gpu.storage) and gpu.scratch >= where.scratch
 
 
 def uncut(snapshot: Snapshot, plan: Plan) -> list[str]:
@@ -208,7 +221,7 @@ def _is_all_there(snapshot: Snapshot, ask: Ask, places: tuple[Place, ...]) -> bo
         is_whole = len(mine) == part.count and {each.shape for each in mine} == {part.shape}
         if not is_whole or _groups(snapshot, mine, level) != 1:
             return False
-    return True
+    return _groups(snapshot, places, "any") == 1
 
 
 def count_of(ask: Ask) -> int:
@@ -246,6 +259,7 @@ def moved_wrongly(snapshot: Snapshot, plan: Plan, freeze_horizon: int) -> list[s
         is_alike = len(shapes) == len(classes) == 1
         level = rows[0].level if rows and rows[0].level else "any"
         is_near = len(rows) == 1 or _groups(snapshot, move.places, level) == 1
+        is_near &= all(_may_be(row.where, gpus[place.gpu]) for row in rows for place in goes)
         if not (rows and may_move and is_same and is_alike and can_be and is_near):
             bad.append(move.booking)
     return bad
@@ -261,7 +275,7 @@ def _groups(snapshot: Snapshot, places: Iterable[Place], level: Together) -> int
                 "domain": f"{gpu.node}/{gpu.domain}" if gpu.domain is not None else gpu.id,
                 "node": gpu.node,
                 "rack": gpu.rack,
-                "any": "",
+                "any": gpu.zone,
             }[level]
             for gpu in (gpus[place.gpu] for place in places)
         }

@@ -63,10 +63,20 @@ _JOBS = {
     "jobs": [{name: each if isinstance(each, str | int) else each.isoformat() for name, each in JOB.items()}]
 }
 
+_ZONE = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": "0.3"}
+_STORAGE = {"storage": "local", "scratch_gb": 500}
+
 ACTS: dict[str, Act] = {
     "ops/clusters/<slug:slug> account": Act(
         "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
     ),
+    "ops/zones add": Act("zone.set", "zone", _ZONE, has_before=False),
+    "ops/zones/<slug:slug> change": Act("zone.set", "zone", _ZONE, sites.zoned),
+    "ops/zones/<slug:slug> end": Act("zone.ended", "zone", {}, sites.zoned, has_after=False),
+    "ops/nodes/<slug:node>/storage set": Act("node.storage_set", "node", _STORAGE),
+    "put api/v1/platform-zones": Act("zone.set", "zone", _ZONE | {"price": ["0.3"]}, has_before=False),
+    "post api/v1/platform-zones/<slug:slug>/end": Act("zone.ended", "zone", {}, sites.zoned, has_after=False),
+    "put api/v1/fleet/nodes/<slug:name>/storage": Act("node.storage_set", "node", _STORAGE),
     "ops/clusters/<slug:slug> type": Act("cluster.type_assigned", "cluster", _TYPE_OF, sites.observed),
     "put api/v1/clusters/<slug:slug>/accounts": Act(
         "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
@@ -488,4 +498,4 @@ ASKING = WEBHOOK_MESSAGES | {
     "post api/v1/stops/preview",
     "post api/v1/platform-budgets/<uuid:budget_id>/guardrails/preview",
 }
-PLACES = {"failed_id": "1", "name": NODE, "index": "0", "slug": "standard", "number": "1"}
+PLACES = {"failed_id": "1", "name": NODE, "node": NODE, "index": "0", "slug": "standard", "number": "1"}

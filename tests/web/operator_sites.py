@@ -11,6 +11,7 @@ from allocation.features.capacity.models import CapacityMachine
 from allocation.features.clusters.services import JobsTerms, JobTerms, jobs_keep
 from allocation.features.policy_lab.shadows import ShadowTerms, shadow_begin
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask
+from allocation.features.zones.services import ZoneTerms, zone_set
 from allocation.models import (
     Allocation,
     Gpu,
@@ -42,6 +43,7 @@ from billing.services import (
     price_book_publish,
     price_draft_create,
 )
+from tenants.access import PlatformActor
 from tenants.failures import FailureLog
 from tenants.models import FailedMessage, GpuClass, SecondFactor, Tier, User
 from tenants.services.announcements import AnnouncementTerms, announcement_publish
@@ -54,6 +56,7 @@ from tests.builders_pauses import a_decision, an_open_appeal
 from tests.roles import as_owner, as_role
 
 NODE = "gpu-a1-01"
+ZONE = ZoneTerms(zone="basel", name="Old Basel", time_zone="Europe/Zurich")
 
 Values = dict[str, Any]
 _BEGUN = timezone.now() - 2 * HOUR
@@ -70,6 +73,13 @@ JOB: Values = {
 def drafted(site: Site) -> Values:
     draft = policy_draft(document={"grid": 600}, now=timezone.now())
     return {"number": draft.number}
+
+
+def zoned(site: Site) -> Values:
+    """A zone in which no rack stands."""
+    with as_role("portal_ops"):
+        zone_set(actor=PlatformActor(site.people["operator"].pk, "Olaf"), terms=ZONE, now=timezone.now())
+    return {"slug": ZONE.zone}
 
 
 def observed(site: Site) -> Values:

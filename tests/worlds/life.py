@@ -35,6 +35,7 @@ from tests.worlds.operators import Operators
 from tests.worlds.outside import outside_happen
 from tests.worlds.people import People, Weakened
 from tests.worlds.rare import with_rare
+from tests.worlds.zones import with_zones
 
 EVERY = 300
 """Seconds between two cycles in which nothing happens."""
@@ -112,7 +113,7 @@ class World:
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
         drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        return cls.of_drawn(with_operations(seed, drawn))
+        return cls.of_drawn(with_zones(seed, with_operations(seed, drawn)))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -479,6 +480,7 @@ class World:
                 owner=request.owner,
                 pinned=bool(ask.pin),
                 mixed=bool(ask.groups),
+                where=ask.where,
                 level=None
                 if request.paused or ask.pin or ask.groups
                 else (ask.together if ask.required and ask.count > 1 else "any"),

@@ -142,6 +142,7 @@ class Oracle:
         for name in truth.torn(demand, plan):
             yield f"{site.now}: {name} is torn apart"
         yield from self._groups(site)
+        yield from self._zones(site)
         for owner, gpu_class, _ in () if self._cut else self._over(turn):
             yield f"{site.now}: {owner} is over its limit of {gpu_class}"
 
@@ -156,6 +157,23 @@ class Oracle:
             requested = {part.classes[0]: part.count for part in (ask, *ask.groups)}
             if there != requested or len({(row.starts, row.ends) for row in rows}) > 1:
                 yield f"{site.now}: {name} has {dict(there)} of {requested}"
+
+    def _zones(self, site: Snapshot) -> Iterator[str]:
+        """Bookings in two zones, or on a node that they exclude."""
+        gpus = {gpu.id: gpu for gpu in self.world.drawn.gpus}
+        for name in sorted({row.booking for row in self.world.rows}):
+            where = self.world.runs[name].job.ask.where
+            there = [gpus[row.place.gpu] for row in self.world.rows_of(name)]
+            if len({gpu.zone for gpu in there}) > 1:
+                yield f"{site.now}: {name} is in two zones"
+            if where is None:
+                continue
+            for gpu in there:
+                named = not where.zones or gpu.zone in where.zones
+                if not named or gpu.zone in where.not_zones or gpu.scratch < where.scratch:
+                    yield f"{site.now}: {name} may not be on {gpu.node}"
+                if where.storage not in ("", gpu.storage):
+                    yield f"{site.now}: {name} has no {where.storage} storage on {gpu.node}"
 
     def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
         names = {row.booking for row in turn.plan.assigns}

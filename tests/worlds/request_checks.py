@@ -253,7 +253,8 @@ def _is_simple(request: Request, gpu_class: str) -> bool:
     """One whole GPU of the class, with nothing else that could be in the way."""
     ask = request.ask
     is_whole = ask.count == 1 and ask.profile is None and ask.share is None
-    is_free = not (ask.cores or ask.pin or ask.groups or request.fixed or request.latest or request.paused)
+    is_there = not (ask.cores or ask.pin or ask.where or ask.groups)
+    is_free = is_there and not (request.fixed or request.latest or request.paused)
     return is_whole and is_free and ask.classes == (gpu_class,) and request.tier != "spot"
 
 

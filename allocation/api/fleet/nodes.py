@@ -32,12 +32,17 @@ class NodeOut(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     rack = serializers.CharField(source="rack.name")
+    zone = serializers.CharField(source="rack.zone_id", allow_null=True, help_text="Of its rack.")
     state = serializers.CharField()
     state_reason = serializers.CharField(source="state_words")
     drain_by = serializers.DateTimeField(allow_null=True)
     gpus = serializers.IntegerField(source="gpu_count")
     cores = serializers.IntegerField()
     memory_mb = serializers.IntegerField()
+    storage = serializers.CharField(
+        allow_blank=True, help_text="`local` (NVMe), `shared`, `none`; empty: not known."
+    )
+    scratch_gb = serializers.IntegerField(help_text="Local space in GB.")
     host_limits = serializers.CharField(
         help_text="Whether the node enforces host cores and memory: `counted` or `enforced`."
     )
@@ -174,20 +179,29 @@ class GpuEventOut(serializers.Serializer[Any]):
     sentence = serializers.CharField(source="words")
 
 
+class NodesQuery(PageQuery):
+    """The parameters of the list of nodes."""
+
+    zone = Text(max_length=40, required=False, help_text="Nodes of this zone only.")
+
+
 class Nodes(ApiView):
     """The nodes of the fleet."""
 
-    queries = {"GET": PageQuery}
+    queries = {"GET": NodesQuery}
 
-    @described("list_nodes", "List nodes", answer=page(NodeOut), query=PageQuery)
+    @described("list_nodes", "List nodes", answer=page(NodeOut), query=NodesQuery)
     def get(self, request: Request) -> Response:
         """Returns the nodes of the fleet by name."""
+        zone = self.query.get("zone")
+        nodes_in = Node.objects.select_related("rack")
+        nodes_in = nodes_in if zone is None else nodes_in.filter(rack__zone=zone)
         with self.tx():
             nodes, next_cursor = page_of(
-                Node.objects.select_related("rack").annotate(gpu_count=Count("gpus")),
+                nodes_in.annotate(gpu_count=Count("gpus")),
                 keys=("name",),
                 query=self.query,
-                scope="nodes",
+                scope=f"nodes {zone or ''}",
             )
             return list_response(NodeOut(nodes, many=True).data, next_cursor)
 

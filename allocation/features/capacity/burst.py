@@ -34,7 +34,7 @@ MOST_AT_ONCE = 20
 def offer_for(ask: AskDocument, seconds: float, known: list[Offer]) -> tuple[Offer, Decimal] | None:
     """The cheapest offer for a request on its classes, and what its machines cost for so long; None where
     no machine serves it."""
-    if ask.profile or ask.share or ask.groups or ask.pin or ask.starts is not None:
+    if ask.profile or ask.share or ask.groups or ask.is_bound or ask.starts is not None:
         return None
     length = seconds + 2 * AROUND.total_seconds()
     found = [

@@ -100,7 +100,8 @@ def candidates(plan: CapacityPlan, now: datetime) -> Iterator[Booking]:
 def _fits(row: Booking, plan: CapacityPlan) -> bool:
     """Whole GPUs of the plan's class, few enough for it."""
     ask = row.ask
-    is_plain = not (ask.get("profile") or ask.get("share") or ask.get("groups") or ask.get("pin"))
+    special = ("profile", "share", "groups", "pin", "zones", "not_zones", "storage", "scratch")
+    is_plain = not any(ask.get(name) for name in special)
     return is_plain and plan.gpu_class_id in ask["classes"] and ask["count"] <= plan.gpus
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
+from allocation.models.fleet.zones import Zone
 from allocation.words.fleet import FleetText, fleet_sentence, locked_out_text
 from tenants.models import ApiToken, GpuClass
 
@@ -17,6 +18,14 @@ class Rack(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.SlugField(max_length=40, unique=True)
+    zone = models.ForeignKey(
+        Zone,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="racks",
+        help_text="Where it stands, with all of its nodes; null: in no zone.",
+    )
 
     def __str__(self) -> str:
         return self.name
@@ -39,6 +48,12 @@ class Node(models.Model):
         DEVICE = "device", "Agent"
         SLURM = "slurm", "Slurm"
         KUBERNETES = "kubernetes", "Kubernetes"
+
+    class Storage(models.TextChoices):
+        UNKNOWN = "", "Not known"
+        LOCAL = "local", "Local NVMe"
+        SHARED = "shared", "Shared"
+        NONE = "none", "None"
 
     STATE_FIELDS = ("state", "state_reason", "state_text")
 
@@ -67,6 +82,17 @@ class Node(models.Model):
     # Machine, as the agent reported it
     cores = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)
+    storage = models.CharField(
+        max_length=6,
+        choices=Storage.choices,
+        blank=True,
+        default=Storage.UNKNOWN,
+        db_default=Storage.UNKNOWN,
+        help_text="What its programs write to.",
+    )
+    scratch_gb = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Local space for programs in GB."
+    )
     driver = models.CharField(max_length=40, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)
@@ -183,6 +209,10 @@ class Node(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(drain_by=None) | Q(state="draining"), name="node_drain_by_drains"
+            ),
+            models.CheckConstraint(
+                condition=Q(storage="local") | Q(storage__in=["", "shared", "none"], scratch_gb=0),
+                name="node_scratch_is_local",
             ),
             models.CheckConstraint(
                 condition=Q(state_text__isnull=True) | ~Q(state_reason=""),

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed
+from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed, Zone
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.rules.ask.words.names import gigabytes_labelled
 from solver import Model, Placement, Shape, units_of
@@ -60,6 +60,7 @@ def _catalogue() -> Catalogue:
         ),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
         tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
+        zones=tuple(Zone.objects.filter(ended=None).values_list("slug", "name")),
     )
 
 

@@ -16,6 +16,7 @@ from django.db.models import Max, Min
 from allocation.models import Allocation, Gpu, GpuSample, MigPlacement, Node
 from allocation.queries.fleet.nodes import no_new_work_reason
 from allocation.queries.fleet.telemetry import FRESH
+from allocation.rules.ask.line.text import gigabytes_text
 from billing.rules import UNITS_PER_GPU
 
 SLOTS = 8
@@ -127,6 +128,9 @@ class NodeNow:
     limits: str = "counted, not enforced"
     engine: str = "Agent"
     limits_note: str = ""
+    zone: str = ""
+    storage: str = ""
+    """In words; empty: not known."""
 
     @property
     def in_service(self) -> bool:
@@ -283,7 +287,16 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         limits=host_limits_text(row),
         engine=row.get_engine_display(),
         limits_note=row.host_note,
+        zone=row.rack.zone_id or "",
+        storage=storage_text(row),
     )
+
+
+def storage_text(node: Node) -> str:
+    """What storage a node has: `local NVMe, 2 TB`, `shared`, `none`; empty: not known."""
+    if node.storage != Node.Storage.LOCAL:
+        return str(node.storage)
+    return f"local NVMe, {gigabytes_text(node.scratch_gb)}" if node.scratch_gb else "local NVMe"
 
 
 def host_limits_text(node: Node) -> str:

@@ -45,6 +45,7 @@ from allocation.words.changes import differences_text
 from allocation.words.events import event_text
 from billing.services import hold_exchange
 from solver import Alternative, Assign, ChangeAnswer, Extend, Plan, Waiting
+from solver.model.codec import plain_of
 from solver.reasons.reason import reason
 
 _OPEN = BookingChange.State.ASKED
@@ -260,6 +261,7 @@ def alternatives_data(alternatives: tuple[Alternative, ...]) -> list[dict[str, o
             "starts": instant(item.starts).isoformat(),
             "ends": instant(item.ends).isoformat(),
             **({"pin": list(item.pin)} if item.pin else {}),
+            **(plain_of(item.where) if item.where is not None else {}),
             **({"groups": _groups_of(item)} if item.groups else {}),
         }
         for item in alternatives

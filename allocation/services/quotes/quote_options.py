@@ -33,7 +33,7 @@ QUARTERS = range(DAY // QUARTER)
 REFERENCE_SPEED = 1000
 WHOLE_SHARE = 1_000
 # Kinds of options that have a note of their own.
-KIND_NOTES = ("without_nvlink", "unpinned", "split", "fewer")
+KIND_NOTES = ("without_nvlink", "unpinned", "anywhere", "split", "fewer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +354,7 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
     elif option.kind == "without_nvlink" or (option.profile and together == "domain"):
         together = "node"
     is_moved = option.kind == "later"
+    where = {} if option.kind == "anywhere" else asked.where_fields
     past_deadline = asked.deadline is not None and option.ends > seconds(asked.deadline)
     return AskDocument(
         count=option.count,
@@ -371,4 +372,5 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         workload=asked.workload,
         pin=() if option.kind == "unpinned" else asked.pin,
         groups=asked.groups,
+        **where,
     )

@@ -59,6 +59,9 @@ class _NodeFacts:
 
     name: str
     rack: str
+    zone: str
+    storage: str
+    scratch: int
     pool: str
     keeps_planned_work: bool
     shares: bool
@@ -71,10 +74,19 @@ class _NodeFacts:
         # An older agent would refuse its whole document because of one share.
         divides = node.engine == Node.Engine.DEVICE
         shares = divides and (not node.agent_version or agent_supports(node, wire.SHARES_SINCE))
-        silent = node.unreachable_since is not None
-        changes = changes_modes(node)
-        keeps = node.keeps_planned_work
-        return cls(node.name, node.rack.name, node.pool, keeps, shares, silent, changes, divides)
+        return cls(
+            name=node.name,
+            rack=node.rack.name,
+            zone=node.rack.zone_id or "",
+            storage=str(node.storage),
+            scratch=node.scratch_gb,
+            pool=node.pool,
+            keeps_planned_work=node.keeps_planned_work,
+            shares=shares,
+            silent=node.unreachable_since is not None,
+            changes_modes=changes_modes(node),
+            divides=divides,
+        )
 
 
 def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of values)
@@ -98,6 +110,9 @@ def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of 
         silent=node.silent,
         stands=_hardware_mode(row.mode) if takes_reset else None,
         pinned=bool(row.mode_pinned),
+        zone=node.zone,
+        storage=node.storage,
+        scratch=node.scratch,
     )
 
 

@@ -21,7 +21,7 @@ from allocation.services.runs.resume import has_earlier_run, time_remaining
 from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
-from allocation.services.snapshot.demands import host_resources, solver_ask
+from allocation.services.snapshot.demands import host_resources, solver_ask, where_of
 from allocation.services.snapshot.hardware import (
     gpus_read,
     hosts_read,
@@ -234,6 +234,7 @@ def _held_of(row: Any, now: datetime) -> Held:  # noqa: ANN401 (a row of values)
         offered=row.booking__state == State.OFFERED,
         override=str(row.booking_id) if row.booking__has_override and not row.abandoned else "",
         mixed=bool(gpu_class),
+        where=where_of(ask),
     )
 
 

@@ -75,6 +75,9 @@ def earlier_ask(request: HttpRequest, actor: Actor, booking: Booking, now: datet
     return earlier_take(actor=actor, booking=booking, change=change, now=now)
 
 
+WITHOUT = {"unpinned": "without the pin", "anywhere": "on nodes of any zone and storage"}
+
+
 def _card(
     option: QuoteOption,
     booking: Booking,
@@ -97,8 +100,7 @@ def _card(
         parts.append(
             f"{option.pauses} running booking{'s' * (option.pauses != 1)} of your organisation will be paused"
         )
-    if option.kind == "unpinned":
-        parts.append("without the pin")
+    parts += [WITHOUT[option.kind]] if option.kind in WITHOUT else []
     if option.pause_basis:
         parts.append(f"pause risk {percent_words(option.pause_risk)}: {option.pause_basis}")
     return ChangeCard(

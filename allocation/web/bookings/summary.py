@@ -17,6 +17,7 @@ from allocation.rules.ask.line.text import (
     pin_text,
     pin_words,
     shape_text,
+    where_text,
     window_text,
 )
 from allocation.rules.states import ON_HARDWARE, ON_WAITLIST, OPEN, State
@@ -35,6 +36,7 @@ from allocation.web.bookings.state_words import (
 )
 from allocation.web.parts.times import length_words, moment_words, window_words
 from allocation.words.reasons import stored_sentence
+from allocation.words.where import where_words
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
 from tenants.platform.words import more_text
@@ -166,10 +168,11 @@ def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
     """`2 × H100 80 GB`, `1g.10gb slice of H100 80 GB`, `2 × H100 80 GB + 4 × L40S`."""
     if ask.groups:
         rows = ((g.count, labels.get(g.gpu_class, g.gpu_class), g.profile) for g in ask.every_group)
-        return " + ".join(shape_words(*row) for row in rows)
+        return " ".join([" + ".join(shape_words(*row) for row in rows), where_words(ask)]).rstrip()
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
-    where = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
-    return shape_words(ask.count, classes, ask.profile, ask.share) + where
+    pinned = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
+    where = " ".join(["", where_words(ask)]).rstrip()
+    return shape_words(ask.count, classes, ask.profile, ask.share) + where + pinned
 
 
 def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
@@ -285,7 +288,7 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
         else:
             text = window_text(alternative_text(each), (starts, ends), ctx.zone)
             host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-            text = " ".join([text, *host, *pin_text(each.get("pin", ()))])
+            text = " ".join([text, *host, *pin_text(each.get("pin", ())), *where_text(each)])
             label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
             shape = shape_words(each["count"], label, each["profile"], each.get("share"))
         cards.append(
@@ -334,4 +337,6 @@ def _again(ask: AskDocument) -> str:
         return document_text(anytime, UTC)
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
     host = host_resources_text(ask.cores, ask.memory)
-    return " ".join([shape, duration_text(ask.duration), *host, *pin_text(ask.pin)])
+    return " ".join(
+        [shape, duration_text(ask.duration), *host, *pin_text(ask.pin), *where_text(ask.to_json())]
+    )

@@ -1,13 +1,14 @@
 """The form of a change: every part of the request with its present value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from allocation.errors import AskError
-from allocation.models import Booking
+from allocation.models import Booking, Zone
 from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
+from allocation.rules.ask.words.document import zones_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
@@ -60,6 +61,8 @@ class ChangeForm:
             "classes": " ".join(ask.classes),
             "tier": target.tier,
             "pin": " ".join(ask.pin),
+            "zones": " ".join(ask.zones),
+            "not_zones": " ".join(ask.not_zones),
             "give_back": "",
             "revision": str(booking.revision),
         }
@@ -103,6 +106,7 @@ class ChangeForm:
             # Several groups allow neither a pin nor one class twice.
             ask = AskDocument.from_json(ask.to_json()) if ask.groups else ask
             ask.check_window()
+            ask.check_where()
         except AskError as error:
             raise invalid(error.code, coded_text(error.text), error.param) from error
         names = tuple(values["give_back"].replace(",", " ").split()) if self.is_begun else ()
@@ -125,6 +129,8 @@ class ChangeForm:
             count=count_of(-1 if (typed := whole_number(count)) is None else typed),
             classes=tuple(values["classes"].split()) or ask.classes,
             pin=pin_of(names),
+            zones=zones_of(values["zones"].replace(",", " ").split(), "zones"),
+            not_zones=zones_of(values["not_zones"].replace(",", " ").split(), "not_zones"),
             starts=starts if self.is_fixed else None,
             not_before=None if self.is_fixed else starts,
             deadline=deadline,
@@ -189,7 +195,18 @@ class ChangeForm:
             field("classes", "GPU class", choices=self._classes()),
             field("tier", "Tier", choices=tuple(Tier.objects.values_list("slug", "name"))),
             field("pin", "Only on", "Nodes or GPUs, such as n0003 or n0003/2.", required=False),
+            *self._zones(field),
             *(scope_fields(dict(self.values)) if self.is_of_series else ()),
+        ]
+
+    def _zones(self, field: Callable[..., Field]) -> list[Field]:
+        """The fields of zones, where the site has some."""
+        names = ", ".join(Zone.objects.filter(ended=None).values_list("slug", flat=True))
+        if not names and not self.values["zones"] and not self.values["not_zones"]:
+            return []
+        return [
+            field("zones", "Only in zones", f"Of {names}. Empty: in any.", required=False),
+            field("not_zones", "Not in zones", required=False),
         ]
 
     def _classes(self) -> list[tuple[str, str]]:

@@ -67,6 +67,8 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.web.frame import operator_page, tenant_page
 
+NO_ZONE = "-"
+"""The filter for nodes in no zone; no zone has this name."""
 TRACE_SPAN = timedelta(hours=1)
 TRACE_STEP = timedelta(minutes=1)
 
@@ -242,6 +244,9 @@ def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
 def _fleet(
     request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
 ) -> HttpResponse:
+    zones = sorted({each.zone for each in nodes if each.zone})
+    asked = request.GET.get("zone", "")
+    nodes = [each for each in nodes if asked in ("", each.zone or NO_ZONE)]
     tiles = [node_tile(each, now) for each in nodes]
     free = free_times_read(is_operator=operator, since=now, until=now + MIN_FREE_TIME, now=now)
     totals = totals_of(nodes, free.during(now, now + MIN_FREE_TIME))
@@ -268,6 +273,8 @@ def _fleet(
         "as_table": request.GET.get("view") == "table",
         "operator": operator,
         "base": base,
+        "zones": [*zones, NO_ZONE] if zones else [],
+        "zone": asked,
         "watch": watch,
         "site_steps": site_steps() if operator else (),
     }

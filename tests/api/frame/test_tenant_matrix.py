@@ -54,10 +54,10 @@ OPEN = {
     "policy/trials/<uuid:trial_id>/cancel",
     "policy/versions/<int:number>/difference/<int:against>",
     *(f"clusters/<slug:slug>/{noun}" for noun in ("jobs", "accounts", "types")),
-    "fleet/nodes/<slug:name>",
+    "platform-zones/<slug:slug>/end",
     *(
-        f"fleet/nodes/<slug:name>/{act}"
-        for act in ("drain", "ready", "revoke", "rotate-key", "fence", "events")
+        f"fleet/nodes/<slug:name>{act}"
+        for act in ("", "/drain", "/ready", "/revoke", "/rotate-key", "/fence", "/events", "/storage")
     ),
     "fleet/gpus/<uuid:gpu_id>",
     "fleet/gpus/<uuid:gpu_id>/return",

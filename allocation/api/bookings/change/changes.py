@@ -14,6 +14,7 @@ from allocation.api.bookings.requests import AskIn, zone_check
 from allocation.errors import AskError
 from allocation.models import Booking, PlannedStrength
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument
+from allocation.rules.ask.words.document import STORAGE
 from allocation.services.bookings.change.changes import Patch
 from allocation.services.bookings.change.sooner import Sooner
 from allocation.services.bookings.change_rows import Accept
@@ -55,6 +56,10 @@ _PARTS = (
     "count",
     "classes",
     "pin",
+    "zones",
+    "not_zones",
+    "storage",
+    "scratch",
 )
 
 
@@ -88,6 +93,10 @@ class PatchIn(Strict):
     count = Whole(required=False)
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    zones = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    not_zones = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    storage = serializers.ChoiceField(choices=STORAGE, required=False, allow_null=True)
+    scratch = Whole(required=False, help_text="GB of local NVMe that its nodes have at least.")
     give_back = serializers.ListField(
         child=Text(max_length=64),
         required=False,

@@ -41,6 +41,7 @@ GRAMMAR = r"""
 start: part*
 ?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
      | together | workload | tier | project | cheapest | burst | place
+     | zone | not_zone | storage | scratch
      | duration | coming | asap | anytime | in_time | plain | hours | overnight
      | earliest | begin | until | deadline | window | between | whole_day | whole_span
      | repeat | rrule | times | array | parallel | noise
@@ -62,6 +63,10 @@ project: PROJECT
 cheapest: CHEAPEST
 burst: BURST
 place: PLACE
+zone: ZONE
+not_zone: NOTZONE
+storage: STORAGE
+scratch: SCRATCH
 
 duration: LENGTH
 coming: NEXTLENGTH
@@ -92,6 +97,7 @@ noise: NOISE | AND
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
 %declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
 %declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN MONTH
+%declare ZONE NOTZONE STORAGE SCRATCH
 %declare DAYEND WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
 """
 
@@ -240,6 +246,10 @@ def _parsed(reading: Reading) -> Parsed:
         array=values.get("array"),
         parallel=values.get("parallel"),
         ends=values.get("ends"),
+        zones=values.get("zones", ()),
+        not_zones=values.get("not_zones", ()),
+        storage=values.get("storage"),
+        scratch=values.get("scratch", 0),
     )
     return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 

@@ -342,15 +342,23 @@ def _range(reading: Reading, token: Token) -> None:
 
 
 def _no_project(reading: Reading, token: Token) -> None:
-    span = span_of(token)
-    known = [slug for slug, _ in reading.catalogue.projects]
-    names = ", ".join(known)
-    project = token.split()[-1]
-    why = coded("ask_no_project", project=project)
-    if names:
-        why = coded("ask_no_project_of", project=project, names=names)
-    repairs = reading.replacements(span, *(f"project {slug}" for slug in known[:MAX_REPAIRS]))
-    _refuse(reading, span, why, repairs)
+    _no_name(reading, token, ("project", "project"), reading.catalogue.projects)
+
+
+def _no_zone(reading: Reading, token: Token) -> None:
+    lead = "not in" if token.startswith("not") else "in"
+    _no_name(reading, token, ("zone", lead), reading.catalogue.zones)
+
+
+def _no_name(
+    reading: Reading, token: Token, words: tuple[str, str], known: Iterable[tuple[str, str]]
+) -> None:
+    span, (what, lead), slugs = span_of(token), words, [slug for slug, _ in known]
+    facts = {what: re.split(r"[:\s]+", token)[-1], "names": ", ".join(slugs)}
+    why = coded(f"ask_no_{what}_of" if slugs else f"ask_no_{what}", **facts)
+    _refuse(
+        reading, span, why, reading.replacements(span, *(f"{lead} {slug}" for slug in slugs[:MAX_REPAIRS]))
+    )
 
 
 def _past(reading: Reading, token: Token) -> None:
@@ -376,6 +384,7 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "NUM": _bare_number,
     "GPUHOURS": _gpu_hours,
     "NOPROJECT": _no_project,
+    "NOZONE": _no_zone,
     "YESTERDAY": _past,
     "WITHIN": _within,
     "APART": _apart,

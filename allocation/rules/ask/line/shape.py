@@ -8,8 +8,8 @@ from lark import Token
 
 from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import read_array, read_parallel
-from allocation.rules.ask.line.text import pin_words
-from allocation.rules.ask.line.tokens import names_key, place_names
+from allocation.rules.ask.line.text import gigabytes_text, pin_words
+from allocation.rules.ask.line.tokens import names_key, place_names, zone_keys
 from allocation.rules.ask.words.document import (
     MAX_COUNT,
     MOST_SAID,
@@ -19,6 +19,7 @@ from allocation.rules.ask.words.document import (
     count_of,
     host_resource_of,
     pin_of,
+    scratch_of,
     share_of,
 )
 from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memory, key_of
@@ -232,6 +233,41 @@ def read_place(reading: Reading, tokens: Sequence[Token]) -> None:
         reading.add_problem(error.code, error.text, span)
 
 
+def read_zone(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `in basel or zurich`."""
+    zones = _zones(reading, tokens)
+    reading.set_value("zones", zones, f"only in {' or '.join(zones)}", span_of(*tokens))
+
+
+def read_not_zone(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `not in basel`."""
+    zones = _zones(reading, tokens)
+    reading.set_value("not_zones", zones, f"not in {' or '.join(zones)}", span_of(*tokens))
+
+
+def _zones(reading: Reading, tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(sorted({reading.names.zone_by_key[key] for key in zone_keys(tokens[0])}))
+
+
+def read_storage(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `local nvme`, `shared storage`."""
+    storage = "shared" if "shared" in tokens[0] else "local"
+    words = "on nodes with shared storage" if storage == "shared" else "on nodes with local NVMe"
+    reading.set_value("storage", storage, words, span_of(*tokens))
+
+
+def read_scratch(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `2 TB nvme`, `500 gb scratch`: local space that each node must have."""
+    span, found = span_of(*tokens), re.search(r"([\d.]+)\s*([gt])", tokens[0])
+    amount = round(float(found[1]) * (1_000 if found[2] == "t" else 1)) if found else 0
+    try:
+        scratch = scratch_of(amount)
+        words = f"on nodes with at least {gigabytes_text(scratch)} of local NVMe"
+        reading.set_value("scratch", scratch, words, span)
+    except AskError as error:
+        reading.add_problem(error.code, error.text, span)
+
+
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads courtesies, articles and `gpus`, which add no meaning."""
     reading.noise.append(span_of(*tokens))
@@ -420,6 +456,10 @@ SHAPE_RULES: dict[str, Rule] = {
     "cheapest": read_cheapest,
     "burst": read_burst,
     "place": read_place,
+    "zone": read_zone,
+    "not_zone": read_not_zone,
+    "storage": read_storage,
+    "scratch": read_scratch,
     "array": read_array,
     "parallel": read_parallel,
     "noise": read_noise,

@@ -47,6 +47,16 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("RRULE", r"rrule:\S+"),
     ("WORKLOAD", r"kind:[^\s,;]+"),
     (
+        "SCRATCH",
+        r"(?:with\s+)?(?:(?:>=|≥|at\s+least|min(?:imum)?(?:\s+of)?)\s*)?\d{1,6}(?:\.\d)?\s*[gt]i?b?\s*(?:of\s+)?"
+        r"(?:local\s+)?(?:nvme|scratch|ssd|disk)(?:\s+(?:disk|space|scratch|storage))?",
+    ),
+    (
+        "STORAGE",
+        r"(?:with\s+)?(?:(?:local\s+)?nvme(?:\s+(?:disk|scratch|storage))?|"
+        r"local\s+(?:ssd|disk|scratch|storage)|shared\s+(?:storage|disk|file\s?system))",
+    ),
+    (
         "PARALLEL",
         rf"(?:(?:at\s+most|up\s+to|max(?:imum)?)\s+)?{_NUM}(?:\s+{_RUNS})?\s+"
         r"(?:at\s+a\s+time|at\s+once|in\s+parallel)|"

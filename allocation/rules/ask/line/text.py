@@ -51,6 +51,21 @@ def pin_text(pin: Iterable[str]) -> list[str]:
     return [f"on {names}"] if names else []
 
 
+def gigabytes_text(amount: int) -> str:
+    """`500 GB`, `2 TB`, of GB."""
+    return f"{amount / 1_000:g} TB" if amount >= 1_000 and not amount % 100 else f"{amount} GB"
+
+
+def where_text(ask: Mapping[str, Any]) -> list[str]:
+    """`in basel or zurich`, `not in bern`, `local nvme`, `2 tb scratch` of a stored request."""
+    zones, others = " or ".join(ask.get("zones", ())), " or ".join(ask.get("not_zones", ()))
+    found = [f"in {zones}"] * bool(zones) + [f"not in {others}"] * bool(others)
+    storage, scratch = ask.get("storage"), ask.get("scratch", 0)
+    if storage:
+        found.append("shared storage" if storage == "shared" else "local nvme")
+    return [*found, f"{gigabytes_text(scratch).lower()} scratch"] if scratch else found
+
+
 def pin_words(pin: Iterable[str]) -> str:
     """`n0003`, `GPU 2 of n0003 or n0004`."""
     split = (name.rpartition("/") for name in pin)
@@ -102,6 +117,7 @@ def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> 
     if ask.workload is not None:
         parts.append(f"kind:{ask.workload}")
     parts += pin_text(ask.pin)
+    parts += where_text(ask.to_json())
     if ask.most_cost is not None:
         parts.append(f"may burst up to {ask.most_cost:f}")
     return " ".join(parts)

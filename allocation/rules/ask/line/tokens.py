@@ -122,7 +122,7 @@ def token_of(kind: str, line: str, start: int, end: int) -> Token:
 
 
 @lru_cache(maxsize=256)
-def _named(classes: str, profiles: str, tiers: str, projects: str) -> re.Pattern[str]:
+def _named(classes: str, profiles: str, tiers: str, projects: str, zones: str) -> re.Pattern[str]:
     """The pattern for the names of one catalogue, which take precedence over other words."""
     tier = rf"(?:(?:on|in|as|using)\s+)?(?:the\s+)?(?:tier[:\s]+)?(?:{tiers})(?:\s+tier)?"
     project = (
@@ -130,8 +130,13 @@ def _named(classes: str, profiles: str, tiers: str, projects: str) -> re.Pattern
         rf"(?:project[:\s]+)?(?:{projects})(?:\s+project)?"
     )
     unknown = r"(?:(?:for|in|on|under)\s+)?(?:the\s+)?project[:\s]+[\w.-]+"
+    zone = rf"(?:the\s+)?(?:zones?[:\s]+)?(?:{zones})(?:\s+zone)?"
+    each = rf"{zone}(?:(?:\s*[,/|]\s*|\s+(?:or|and|nor)\s+)(?:in\s+)?{zone})*"
     return _pattern(
         (
+            ("NOTZONE", rf"(?:but\s+)?(?:not\s+in|outside(?:\s+of)?|except(?:\s+in)?)\s+{each}"),
+            ("ZONE", rf"(?:only\s+)?(?:in|at)\s+{each}"),
+            ("NOZONE", r"(?:not\s+)?in\s+(?:the\s+)?zone[:\s]+[\w.-]+"),
             ("CLASS", classes),
             ("PROFILE", profiles),
             ("TIER", tier),
@@ -167,7 +172,7 @@ class _Scanner:
 
 
 def _scan(line: str, names: Names, words: re.Pattern[str]) -> Iterator[Token]:
-    named = _named(names.classes, names.profiles, names.tiers, names.projects)
+    named = _named(names.classes, names.profiles, names.tiers, names.projects, names.zones)
     scanner = _Scanner(named, words)
     at = 0
     while at < len(line):
@@ -385,3 +390,13 @@ def names_key(text: str, lead: str) -> str:
     """The key of the name in a token, without the surrounding words."""
     plain_name = re.sub(rf"^(?:(?:for|on|in|as|using|under)\s+)?(?:the\s+)?(?:{lead}[:\s]+)?", "", text)
     return key_of(re.sub(rf"\s+{lead}$", "", plain_name))
+
+
+_ZONE_WORDS = re.compile(r"^(?:but\s+|only\s+)*(?:not\s+in|outside(?:\s+of)?|except(?:\s+in)?|in|at)\s+")
+
+
+def zone_keys(text: str) -> list[str]:
+    """The keys of the names in a ZONE or NOTZONE token."""
+    names = re.split(r"\s*[,/|]\s*|\s+(?:or|and|nor)\s+", _ZONE_WORDS.sub("", text))
+    plain_names = (re.sub(r"^(?:in\s+)?(?:the\s+)?(?:zones?[:\s]+)?", "", name) for name in names)
+    return [key_of(re.sub(r"\s+zone$", "", name)) for name in plain_names]

@@ -19,6 +19,8 @@ WHOLE_SHARE = 1_000
 MAX_HOST_RESOURCE = 16_384
 MAX_NAME_LENGTH = 64
 MAX_PINS = 16
+MAX_ZONES = 16
+MAX_SCRATCH_GB = 1_000_000
 MIN_GROUPS, MAX_GROUPS = 2, 4
 # Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
@@ -48,6 +50,9 @@ class AskGroup:
     required: bool = False
 
 
+STORAGE = ("local", "shared")
+"""Storage that a request can demand of its nodes."""
+
 GROUP_FIELDS = ("count", "profile", "cores", "memory", "together", "required")
 """The fields that each group of a mixed request has for itself, besides its class."""
 
@@ -64,7 +69,9 @@ class AskDocument:
     is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
     as `node/index`. A mixed request has further `groups`, each on a class of its own; the fields
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
-    With `most_cost` machines may be rented for it for so much, if it would wait.
+    With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
+    `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
+    of local space.
     """
 
     count: int
@@ -83,11 +90,25 @@ class AskDocument:
     pin: tuple[str, ...] = ()
     groups: tuple[AskGroup, ...] = ()
     most_cost: Decimal | None = None
+    zones: tuple[str, ...] = ()
+    not_zones: tuple[str, ...] = ()
+    storage: str | None = None
+    scratch: int = 0
 
     @property
     def may_burst(self) -> bool:
         """Whether machines may be rented for it, for at most `most_cost`."""
         return self.most_cost is not None
+
+    @property
+    def where_fields(self) -> dict[str, Any]:
+        """The fields that say on which nodes it may run, besides its pin."""
+        return {name: getattr(self, name) for name in ("zones", "not_zones", "storage", "scratch")}
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether some nodes are not for it: by its pin, zones or storage."""
+        return bool(self.pin) or any(self.where_fields.values())
 
     @property
     def every_group(self) -> tuple[AskGroup, ...]:
@@ -144,9 +165,21 @@ class AskDocument:
         values: dict[str, Any] = {"count": 1, "profile": None, "together": "any", "required": False}
         values |= {name: _READERS[name](value, name) for name, value in data.items()}
         document = cls(**values, most_cost=most_cost)
-        document.check_share()
-        document.check_window()
+        document.check()
         return document
+
+    def check(self) -> None:
+        """Raises AskError for fields that contradict each other."""
+        self.check_share()
+        self.check_window()
+        self.check_where()
+
+    def check_where(self) -> None:
+        """Raises AskError for a zone that is named and excluded, and for local space on shared storage."""
+        if both := sorted({*self.zones} & {*self.not_zones}):
+            raise AskError("zone_excluded", coded("ask_zone_both", zone=both[0]), "not_zones")
+        if self.scratch and self.storage == "shared":
+            raise AskError("scratch_is_local", coded("ask_scratch_local"), "storage", {"storage": "local"})
 
     def check_share(self) -> None:
         """Raises AskError for a share of several GPUs or of a slice."""
@@ -168,18 +201,23 @@ class AskDocument:
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form. `from_json` returns the same document."""
-        names = (each.name for each in fields(self) if each.name not in ("pin", "groups", "most_cost"))
+        names = (each.name for each in fields(self) if each.name not in _LEFT_OUT)
         plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
             plain[name] = None if plain[name] is None else time_text(plain[name])
-        # Left out when empty, as in documents stored before pins existed.
-        plain |= {"pin": list(self.pin)} if self.pin else {}
+        # Left out when empty, as in documents stored before these existed.
+        plain |= {name: list(value) for name in _NAMES if (value := getattr(self, name))}
+        plain |= {name: value for name in ("storage", "scratch") if (value := getattr(self, name))}
         if self.groups:
             plain["groups"] = [asdict(each) for each in self.every_group]
         if self.most_cost is not None:
             plain |= {"may_burst": True, "most_cost": format(self.most_cost, "f")}
         return plain
+
+
+_NAMES = ("pin", "zones", "not_zones")
+_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "groups", "most_cost"})
 
 
 def classes_asked(ask: Mapping[str, Any]) -> list[str]:
@@ -328,6 +366,29 @@ def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
     return tuple(sorted({_name(each, param) for each in value}))
 
 
+def zones_of(value: object, param: str) -> tuple[str, ...]:
+    """Zones, sorted and unique. Raises AskError for too many or invalid names."""
+    if not isinstance(value, list | tuple) or len(value) > MAX_ZONES:
+        raise AskError("not_a_list", coded("ask_zones", param=param, max_zones=MAX_ZONES), param)
+    return tuple(sorted({_name(each, param) for each in value}))
+
+
+def storage_of(value: object, param: str = "storage") -> str | None:
+    """The storage that nodes must have; None: any. Raises AskError."""
+    if value is None or value in STORAGE:
+        return value
+    raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(STORAGE)), param)
+
+
+def scratch_of(value: object, param: str = "scratch") -> int:
+    """GB of local space that nodes must have. Raises AskError if out of bounds."""
+    amount = _whole(value, param)
+    if not 0 <= amount <= MAX_SCRATCH_GB:
+        why = coded("ask_host_bounds", param=param, max_host_resource=MAX_SCRATCH_GB)
+        raise AskError("out_of_bounds", why, param, {param: max(0, min(amount, MAX_SCRATCH_GB))})
+    return amount
+
+
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
         raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param)
@@ -409,5 +470,9 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "memory": host_resource_of,
     "workload": _name_or_none,
     "pin": pin_of,
+    "zones": zones_of,
+    "not_zones": zones_of,
+    "storage": storage_of,
+    "scratch": scratch_of,
     "groups": lambda value, _: tuple(cast(list[AskGroup], value)),
 }

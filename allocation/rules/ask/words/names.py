@@ -40,10 +40,12 @@ class Names:
     profiles: str
     tiers: str
     projects: str
+    zones: str
     class_by_key: dict[str, Named]
     profile_by_key: dict[str, str]
     tier_by_key: dict[str, str]
     project_by_key: dict[str, str]
+    zone_by_key: dict[str, str]
     words: frozenset[str]
 
 
@@ -54,16 +56,19 @@ def names_of(catalogue: Catalogue) -> Names:
     profiles = {key_of(name): name for entry in catalogue.classes for name in entry.profiles}
     tiers = {key_of(name): each.slug for each in catalogue.tiers for name in (each.slug, each.name)}
     projects = {key_of(name): slug for slug, title in catalogue.projects for name in (slug, title)}
+    zones = {key_of(name): slug for slug, title in catalogue.zones for name in (slug, title)}
     after = rf"(?:{_FORM}(?:[\s-]*\d{{1,3}}[\s-]*gi?b)?)?(?:'?s)?"
     return Names(
         _pattern(_spellings(catalogue.classes), _VENDOR, after),
         _pattern([name for entry in catalogue.classes for name in entry.profiles]),
         _pattern([name for each in catalogue.tiers for name in (each.slug, each.name)]),
         _pattern([name for pair in catalogue.projects for name in pair]),
+        _pattern([name for pair in catalogue.zones for name in pair]),
         classes,
         profiles,
         tiers,
         projects,
+        zones,
         frozenset(_words_of(catalogue)),
     )
 
@@ -72,7 +77,7 @@ def _words_of(catalogue: Catalogue) -> Iterator[str]:
     """Yields the words of all names, in lower case."""
     names = [name for entry in catalogue.classes for name in (entry.slug, entry.label, *entry.aliases)]
     names += [name for each in catalogue.tiers for name in (each.slug, each.name)]
-    names += [name for pair in catalogue.projects for name in pair]
+    names += [name for pair in (*catalogue.projects, *catalogue.zones) for name in pair]
     for name in names:
         yield from re.findall(r"[^\W\d_]{2,}", name.lower())
 

@@ -40,12 +40,13 @@ class TierEntry:
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """The names that a request can use: classes in the order of `any`, kinds of work with known
-    speeds, tiers, and the caller's projects as (slug, name)."""
+    speeds, tiers, the caller's projects and the zones as (slug, name)."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
     tiers: tuple[TierEntry, ...] = ()
     projects: tuple[tuple[str, str], ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,10 @@ class Parsed:
     parallel: int | None = None
     groups: tuple[AskGroup, ...] = ()
     ends: datetime | None = None
+    zones: tuple[str, ...] = ()
+    not_zones: tuple[str, ...] = ()
+    storage: str | None = None
+    scratch: int = 0
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -193,7 +198,10 @@ class Parsed:
             pin=self.pin,
             most_cost=self.most_cost,
             groups=self.groups,
+            zones=self.zones,
+            not_zones=self.not_zones,
+            storage=self.storage,
+            scratch=self.scratch,
         )
-        document.check_share()
-        document.check_window()
+        document.check()
         return document

@@ -22,6 +22,7 @@ from allocation.services.bookings.checks.tiers import (
     shortest_check,
     start_check,
 )
+from allocation.services.bookings.checks.where import where_check
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
@@ -105,6 +106,7 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
         project, tier, short, seconds, person_id=asker.person_id, is_mixed=bool(ask.groups)
     )
     fits = quota_check(request, tiers, asker.booking, now)
+    where_check(ask)
     host_check(ask)
     _bounds_check(ask)
     used = (longer,) if longer is not None and longer.is_once else ()

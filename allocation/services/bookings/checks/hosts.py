@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from allocation.rules.ask import AskDocument
 from allocation.services.record.refusals import refusal
+from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.hardware import gpus_read, hosts_read, models_read
 from allocation.words.refusals import refusal_text
 from solver.fleet.mig_geometry import WHOLE_MASK
@@ -94,12 +95,13 @@ class _Nodes:
             cores=cores * 1_000,
             memory=memory * 1_024,
             pin=ask.pin,
+            where=solver_ask(ask).where,
         )
         if not pool.serves(demand.shape):
             return 0
         taken = np.zeros(len(pool), dtype=np.uint16)
-        if ask.pin:
-            taken[~pool.within(ask.pin)] = WHOLE_MASK
+        if demand.is_bound:
+            taken[~pool.allowed(demand.pin, demand.where)] = WHOLE_MASK
         rows = [self.hosts.get(node) for node in pool.nodes]
         free = Free(
             np.array([row.cores if row else 0 for row in rows], dtype=np.int64),

@@ -17,10 +17,10 @@ from tenants.platform.errors import Refused
 
 Remedy = dict[str, Any]
 """The fields of a request that differ: `tier` (with its `name`), `starts`, `duration`, `count`,
-`deadline`, `gpu_class`, `pin`, `cores`, `memory`, `profile`, or `groups`, which is empty where one is
-left."""
+`deadline`, `gpu_class`, `pin`, `zones`, `not_zones`, `storage`, `scratch`, `cores`, `memory`, `profile`,
+or `groups`, which is empty where one is left."""
 _FIELDS = "starts duration count deadline gpu_class pin cores memory groups profile together required"
-FIELDS = frozenset(_FIELDS.split())
+FIELDS = frozenset([*_FIELDS.split(), "zones", "not_zones", "storage", "scratch"])
 TryIt = Callable[[str, AskDocument], object]
 MOST_REMEDIES = 4
 _MOST_OF_TWO = 4
@@ -129,7 +129,7 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     """Returns the request with the fields of a remedy."""
     if "groups" in remedy:
         ask = _with_groups(remedy, ask)
-    plain = ("count", "duration", "cores", "memory", "profile", "together", "required")
+    plain = ("count", "duration", "cores", "memory", "profile", "together", "required", "storage", "scratch")
     changes = {name: remedy[name] for name in plain if name in remedy}
     for name in ("starts", "deadline"):
         if remedy.get(name):
@@ -138,8 +138,7 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
         changes |= {"not_before": None, "deadline": None}
     if "gpu_class" in remedy:
         changes["classes"] = (remedy["gpu_class"],)
-    if "pin" in remedy:
-        changes["pin"] = tuple(remedy["pin"])
+    changes |= {name: tuple(remedy[name]) for name in ("pin", "zones", "not_zones") if name in remedy}
     return replace(ask, **changes)
 
 

@@ -59,6 +59,8 @@ from allocation.web.bookings.request_panel.request_form import (
     problem_shown,
     text_as_chosen,
     understood_words,
+    where_line,
+    where_shown,
 )
 from allocation.web.bookings.request_panel.series_form import (
     repeat_of_fields,
@@ -263,7 +265,9 @@ def _understood(
     wrong: dict[str, str] = {}
     if fields.is_edited:
         more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
-        ask = ask_of_fields(fields, parsed, more if fields.groups else None)
+        there = parse_ask(where_line(fields), catalogue=catalogue, now=now, zone=zone)
+        found_there = there if fields.where else None
+        ask = ask_of_fields(fields, parsed, more if fields.groups else None, found_there)
         today = now.astimezone(zone).date()
         says_end = bool(fields.often) and _keeps_window(ask, parsed)
         line = document_text(ask, zone, says_end=says_end)
@@ -280,6 +284,7 @@ def _understood(
         "missing": problem_shown(parsed.missing) if parsed.missing else None,
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
+        "zones": catalogue.zones,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
@@ -348,6 +353,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "length": length_words(duration).replace(" ", "") if duration else "",
         "workload": parsed.workload or "",
         "pin": " ".join((ask or parsed).pin),
+        "where": where_shown(ask or parsed),
         "groups": groups_text((ask or parsed).groups),
     }
 

@@ -14,7 +14,7 @@ from allocation.rules.ask import (
     pin_of,
     share_of,
 )
-from allocation.rules.ask.line.text import group_text
+from allocation.rules.ask.line.text import group_text, where_text
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Problem, Repair
 from allocation.rules.ask.words.times import duration_words
@@ -27,6 +27,7 @@ from tenants.platform.text import whole_number
 
 SHARE = "share-"
 """The prefix of a size that is a share, such as `share-250` (in thousandths)."""
+_WHERE = ("zones", "not_zones", "storage", "scratch")
 SHARES = (("share-500", "Half, shared"), ("share-250", "Quarter, shared"))
 
 
@@ -56,6 +57,7 @@ class RequestFields:
     until: str = ""
     days: str = ""
     pin: str = ""
+    where: str = ""
     campaign: str = ""
     labels: str = ""
     external_ref: str = ""
@@ -106,6 +108,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         until=get("until"),
         days=get("days"),
         pin=get("pin", 200),
+        where=get("where", 120),
         campaign=get("campaign"),
         labels=get("labels", MAX_TEXT),
         external_ref=get("external_ref", MAX_REFERENCE),
@@ -115,8 +118,11 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
     )
 
 
-def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = None) -> AskDocument:
-    """Returns the request that the fields describe; `more` is the line with its further groups.
+def ask_of_fields(
+    fields: RequestFields, parsed: Parsed, more: Parsed | None = None, there: Parsed | None = None
+) -> AskDocument:
+    """Returns the request that the fields describe; `more` is the line with its further groups, `there`
+    that with its zones and storage.
 
     Window and topology come from the text. Raises AskError for an invalid field.
     """
@@ -140,18 +146,39 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = N
         pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
         most_cost=parsed.most_cost,
     )
+    if there is not None:
+        ask = _with_where(ask, there)
     if more is not None:
         ask = _with_groups(ask, more)
     if ask.count == 1 and ask.together != "any":
         ask = replace(ask, together="any", required=False)
-    ask.check_share()
-    ask.check_window()
+    ask.check()
     return ask
 
 
 def groups_line(fields: RequestFields) -> str:
     """A line whose further groups are those of the field."""
     return f"1 {fields.classes.split()[0] if fields.classes else ''} + {fields.groups} 1h"
+
+
+def where_line(fields: RequestFields) -> str:
+    """A line whose zones and storage are those of the field."""
+    return f"1 {fields.classes.split()[0] if fields.classes else ''} 1h {fields.where}"
+
+
+def where_shown(said: AskDocument | Parsed) -> str:
+    """`in basel 1 tb scratch`, as the field shows zones and storage."""
+    return " ".join(where_text({name: getattr(said, name) for name in _WHERE}))
+
+
+def _with_where(ask: AskDocument, said: Parsed) -> AskDocument:
+    """The request with the zones and storage of a line. Raises AskError."""
+    if said.problems:
+        raise AskError("not_a_place", said.problems[0].text, "where")
+    found = replace(ask, **{name: getattr(said, name) for name in _WHERE})
+    if len(said.parts) > 3 + sum(map(bool, found.where_fields.values())):
+        raise AskError("not_a_place", coded("where_form"), "where")
+    return found
 
 
 def _with_groups(ask: AskDocument, said: Parsed) -> AskDocument:

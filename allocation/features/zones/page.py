@@ -1,0 +1,178 @@
+"""The pages of zones: the fleet by zone, for everybody, and operators' forms."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from allocation.features.zones.services import (
+    StorageTerms,
+    ZoneTerms,
+    storage_set,
+    zone_end,
+    zone_one,
+    zone_set,
+    zones_read,
+)
+from allocation.models import Node, Rack, Zone
+from allocation.points import NODE_CARDS, BookingCard
+from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
+from tenants.access import Actor, PlatformActor
+from tenants.models import User
+from tenants.platform.errors import missing
+from tenants.web.form_page import Act, form_page, operator_form_page
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRow:
+    """A zone with its part of the fleet; without a zone for nodes that are in none."""
+
+    zone: Zone | None
+    nodes: int
+    classes: tuple[tuple[str, int], ...]
+    gpus: int
+    booked: str
+    storage: tuple[tuple[str, int], ...]
+    price: Decimal | None
+    grams: int | None
+
+    @property
+    def slug(self) -> str:
+        """The name by which requests and filters know it."""
+        return self.zone.slug if self.zone is not None else ""
+
+
+def _rows(tenant_id: UUID | None, now: datetime) -> list[ZoneRow]:
+    zones: dict[str, Zone | None] = {row.slug: row for row in zones_read()}
+    by_zone: dict[str, list[NodeNow]] = {slug: [] for slug in zones}
+    for node in fleet_now(tenant_id=tenant_id, now=now):
+        by_zone.setdefault(node.zone, []).append(node)
+    return [_row(zones.get(slug), nodes, now) for slug, nodes in by_zone.items()]
+
+
+def _row(zone: Zone | None, nodes: Iterable[NodeNow], now: datetime) -> ZoneRow:
+    nodes = list(nodes)
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    return ZoneRow(
+        zone=zone,
+        nodes=len(nodes),
+        classes=_counted(gpu.label for gpu in gpus),
+        gpus=len(gpus),
+        booked=gpus_text(sum(node.booked for node in nodes)),
+        storage=_counted(node.storage for node in nodes if node.storage),
+        price=zone.price_at(now) if zone is not None else None,
+        grams=zone.grams_at(now) if zone is not None else None,
+    )
+
+
+def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return tuple(sorted(found.items()))
+
+
+def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
+    return {"rows": _rows(actor.tenant_id, now), "base": f"/t/{actor.tenant_slug}/fleet"}
+
+
+def _actor(operator: User) -> PlatformActor:
+    return PlatformActor(operator.pk, operator.display_name)
+
+
+def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
+    return {
+        "rows": _rows(None, now),
+        "base": "/ops/fleet",
+        "operator": True,
+        "racks": Rack.objects.filter(zone=None).order_by("name"),
+    }
+
+
+def _one(actor: PlatformActor, now: datetime, slug: str) -> dict[str, Any]:
+    zone = zone_one(slug)
+    return {"zone": zone, "racks": zone.racks.order_by("name")}
+
+
+def _as_set(actor: PlatformActor, slug: str) -> Mapping[str, Any]:
+    zone = zone_one(slug)
+    return {
+        "zone": zone.slug,
+        "name": zone.name,
+        "time_zone": zone.time_zone,
+        "price": _hours(zone.price),
+        "grams": _hours(zone.grams),
+        "racks": list(zone.racks.order_by("name").values_list("name", flat=True)),
+    }
+
+
+def _hours(amounts: Iterable[Decimal | int]) -> str:
+    """The amounts as they are typed: one if all hours have the same."""
+    texts = [format(Decimal(each).normalize(), "f") for each in amounts]
+    return texts[0] if len(set(texts)) == 1 else " ".join(texts)
+
+
+def _change(*, actor: PlatformActor, terms: ZoneTerms, now: datetime, slug: str) -> Zone:
+    return zone_set(actor=actor, terms=replace(terms, zone=zone_one(slug).slug), now=now)
+
+
+def _node(actor: PlatformActor, now: datetime, node: str) -> dict[str, Any]:
+    return {"node": _node_one(node)}
+
+
+def _node_one(name: str) -> Node:
+    found = Node.objects.filter(name=name).select_related("rack").first()
+    if found is None:
+        raise missing("node")
+    return found
+
+
+def _storage(actor: PlatformActor, node: str) -> Mapping[str, Any]:
+    row = _node_one(node)
+    return {"storage": row.storage, "scratch_gb": row.scratch_gb or None}
+
+
+def site_card(node_id: UUID, now: datetime) -> BookingCard | None:
+    """Where a node stands and what storage it has."""
+    node = Node.objects.select_related("rack__zone").get(id=node_id)
+    return BookingCard("zones/card.html", {"node": node, "zone": node.rack.zone})
+
+
+NODE_CARDS.append(site_card)
+urlpatterns = [
+    form_page("zones", "zones", "zones/page.html", _shown),
+    operator_form_page(
+        "zones",
+        "ops-zones",
+        "zones/page.html",
+        _all,
+        Act("add", zone_set, "Zone {row.slug} set.", terms=ZoneTerms),
+        actor_of=_actor,
+    ),
+    operator_form_page(
+        "zones/<slug:slug>",
+        "ops-zone",
+        "zones/zone.html",
+        _one,
+        Act("change", _change, "Zone {row.slug} set.", terms=ZoneTerms, initial=_as_set, to="ops-zones"),
+        Act("end", zone_end, "Zone {row.slug} ended.", to="ops-zones"),
+        actor_of=_actor,
+    ),
+    operator_form_page(
+        "nodes/<slug:node>/storage",
+        "ops-node-storage",
+        "zones/storage.html",
+        _node,
+        Act(
+            "set",
+            storage_set,
+            "Storage of {row.name} set.",
+            terms=StorageTerms,
+            choices={"storage": lambda _: Node.Storage.choices},
+            initial=_storage,
+        ),
+        actor_of=_actor,
+    ),
+]

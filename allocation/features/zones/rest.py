@@ -1,0 +1,86 @@
+"""REST of zones: for everybody to read, for operators to set."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+
+from allocation.features.zones.services import (
+    StorageTerms,
+    ZoneTerms,
+    storage_set,
+    zone_end,
+    zone_set,
+    zones_read,
+)
+from allocation.models import Node, Zone
+from tenants.access import PlatformActor
+from tenants.api.base import ApiView
+from tenants.api.endpoints import Endpoints
+from tenants.models import Scope
+
+rest = Endpoints(Scope.BOOK)
+operators = Endpoints(Scope.ADMIN, for_operators=True)
+
+
+class ZoneOut(serializers.Serializer[Any]):
+    """A zone: racks with their own power."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    time_zone = serializers.CharField(help_text="Its hours are those of prices.")
+    price = serializers.ListField(
+        child=serializers.DecimalField(max_digits=8, decimal_places=4, coerce_to_string=True),
+        help_text="Money per kWh by hour from midnight on, in the site's currency. Empty: not known.",
+    )
+    grams = serializers.ListField(
+        child=serializers.IntegerField(), help_text="CO2 in g per kWh by hour. Empty: not known."
+    )
+    racks = serializers.SlugRelatedField[Any](slug_field="name", many=True, read_only=True)
+    ended = serializers.DateTimeField(allow_null=True)
+
+
+class NodeStorageOut(serializers.Serializer[Any]):
+    """The storage of a node."""
+
+    node = serializers.CharField(source="name")
+    storage = serializers.CharField(
+        allow_blank=True, help_text="`local`, `shared`, `none`; empty: not known."
+    )
+    scratch_gb = serializers.IntegerField(help_text="Local space in GB.")
+
+
+def _actor(call: ApiView) -> PlatformActor:
+    return PlatformActor(call.user.pk, call.user.display_name)
+
+
+@rest.list("zones", "List zones", ZoneOut, order=("slug",))
+def list_zones(call: ApiView) -> QuerySet[Zone]:
+    """Returns the zones that requests can name, with what energy costs and emits there."""
+    return zones_read().prefetch_related("racks")
+
+
+@operators.put("platform-zones", "Set a zone (operators)", ZoneOut, terms=ZoneTerms)
+def set_zone(call: ApiView, terms: ZoneTerms) -> Zone:
+    """Adds a zone or gives it these values and racks. A gang of GPUs stays in one zone."""
+    return zone_set(actor=_actor(call), terms=terms, now=call.now)
+
+
+@operators.post("platform-zones/<slug:slug>/end", "End a zone (operators)", ZoneOut)
+def end_zone(call: ApiView, slug: str) -> Zone:
+    """Ends a zone in which no rack stands."""
+    return zone_end(actor=_actor(call), slug=slug, now=call.now)
+
+
+@operators.put(
+    "fleet/nodes/<slug:name>/storage",
+    "Set the storage of a node (operators)",
+    NodeStorageOut,
+    terms=StorageTerms,
+)
+def set_node_storage(call: ApiView, terms: StorageTerms, name: str) -> Node:
+    """Says what storage a node has. Requests can demand it."""
+    return storage_set(actor=_actor(call), node=name, terms=terms, now=call.now)
+
+
+urlpatterns = [*rest.urls, *operators.urls]

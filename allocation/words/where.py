@@ -1,0 +1,41 @@
+"""Words on which nodes a request may run, and reasons that say so."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from allocation.rules.ask import AskDocument
+from allocation.rules.ask.line.text import gigabytes_text
+
+WHERE: dict[str, Promise] = {
+    "where_elsewhere": gettext_lazy("There are no %(gpu_class)s %(where)s."),
+    "where_too_small": gettext_lazy(
+        "Nodes %(where)s have room for %(most_shape)s together; %(shape)s are needed."
+    ),
+    "zone_too_small": gettext_lazy(
+        "%(shape)s must be in one zone, and no zone has room for more than %(most_shape)s."
+    ),
+    "no_zone_for_all": gettext_lazy("Its GPUs must be in one zone, and no zone has room for all of them."),
+    "free_elsewhere": gettext_lazy("It may only run %(where)s; other %(gpu_class)s are free."),
+}
+
+
+def where_words(ask: AskDocument) -> str:
+    """`in basel or zurich with 2 TB of local NVMe`."""
+    return where_said(ask.zones, ask.not_zones, ask.storage, ask.scratch)
+
+
+def where_said(zones: tuple[str, ...], others: tuple[str, ...], storage: str | None, scratch: int) -> str:
+    """The same of the fields of a request."""
+    words = []
+    if zones:
+        words.append(_("in %(zones)s") % {"zones": _(" or ").join(zones)})
+    if others:
+        words.append(_("outside of %(zones)s") % {"zones": _(" and ").join(others)})
+    if scratch:
+        words.append(_("with %(space)s of local NVMe") % {"space": gigabytes_text(scratch)})
+    if storage == "shared":
+        words.append(_("with shared storage"))
+    elif storage and not scratch:
+        words.append(_("with local NVMe"))
+    return " ".join(words)

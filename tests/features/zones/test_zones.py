@@ -1,0 +1,198 @@
+"""Zones: operators set and end them, requests name them, and the next decision keeps to them."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.test import Client
+from django.utils import timezone
+
+from allocation.features.zones.services import ZoneTerms, zone_end, zone_set
+from allocation.models import Node, Rack, Zone
+from allocation.services.snapshot.hardware import gpus_read
+from tenants.access import PlatformActor
+from tenants.platform.errors import Refused
+from tests.api.builders import Site
+from tests.roles import as_owner, as_role, as_system
+from tests.web.flat import flat
+
+BASEL = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": ["0.31"], "racks": []}
+NODE = "gpu-a1-01"
+
+
+def actor(site: Site) -> PlatformActor:
+    return PlatformActor(site.people["operator"].pk, "Olaf")
+
+
+def made(site: Site, **changed: Any) -> Zone:  # noqa: ANN401 (fields of terms)
+    values = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", **changed}
+    with as_role("portal_ops"):
+        return zone_set(actor=actor(site), terms=ZoneTerms(**values), now=timezone.now())
+
+
+def racks() -> list[str]:
+    with as_system():
+        return list(Rack.objects.order_by("name").values_list("name", flat=True))
+
+
+def reader(site: Site, who: str) -> Client:
+    client = Client()
+    client.force_login(site.people[who])
+    return client
+
+
+def booked(site: Site, **ask: Any) -> Any:  # noqa: ANN401 (the test client's response)
+    body = {"project": "folding", "ask": {"classes": ["h100"], "duration": 3600, **ask}}
+    return site.researcher.post("bookings", body)
+
+
+def test_an_operator_sets_a_zone_and_all_nodes_of_its_racks_are_in_it(site: Site) -> None:
+    names = racks()
+    client = site.operator
+    answer = client.put("platform-zones", {**BASEL, "racks": names, "grams": [str(n) for n in range(24)]})
+    assert answer.status_code == 200, answer.json()
+    assert answer.json()["price"] == ["0.3100"] * 24
+    assert answer.json()["grams"] == list(range(24))
+    with as_system():
+        assert {gpu.zone for gpu in gpus_read()} == {"basel"}
+    listed = site.viewer.get("zones").json()["items"]
+    assert [(row["slug"], row["racks"]) for row in listed] == [("basel", names)]
+    nodes = site.viewer.get("fleet/nodes", zone="basel").json()["items"]
+    assert nodes
+    assert {row["zone"] for row in nodes} == {"basel"}
+    assert site.viewer.get("fleet/nodes", zone="bern").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "param"),
+    [
+        ({"zone": "Basel 1"}, "zone"),
+        ({"zone": "9"}, "zone"),
+        ({"time_zone": "Mars/Base"}, "time_zone"),
+        ({"price": ["0.1"] * 23}, "price"),
+        ({"price": ["-1"]}, "price"),
+        ({"grams": ["99999"]}, "grams"),
+        ({"racks": ["no-such"]}, "racks"),
+        ({"name": ""}, "name"),
+    ],
+)
+def test_what_is_no_zone_is_refused_at_its_field(site: Site, changed: dict[str, Any], param: str) -> None:
+    answer = site.operator.put("platform-zones", BASEL | changed)
+    assert answer.status_code in (400, 404, 422), answer.content
+    assert answer.json()["param"].startswith(param)
+
+
+def test_members_set_no_zones(site: Site) -> None:
+    for who in (site.admin, site.researcher, site.viewer):
+        assert who.put("platform-zones", BASEL).status_code in (403, 404)
+
+
+def test_a_rack_stands_in_one_zone_and_a_zone_with_racks_does_not_end(site: Site) -> None:
+    first = racks()[0]
+    made(site, racks=[first])
+    with pytest.raises(Refused, match="in_other_zone"):
+        made(site, zone="bern", racks=[first])
+    with as_role("portal_ops"), pytest.raises(Refused, match="zone_has_racks"):
+        zone_end(actor=actor(site), slug="basel", now=timezone.now())
+    made(site, racks=[])
+    with as_role("portal_ops"):
+        assert zone_end(actor=actor(site), slug="basel", now=timezone.now()).ended is not None
+        assert zone_end(actor=actor(site), slug="basel", now=timezone.now()).ended is not None
+    assert made(site).ended is None
+
+
+def test_the_database_lets_no_rack_stand_in_an_ended_zone(site: Site) -> None:
+    made(site, racks=racks()[:1])
+    with as_owner(), transaction.atomic(), pytest.raises(DatabaseError, match="has racks"):
+        Zone.objects.filter(slug="basel").update(ended=timezone.now())
+    made(site, racks=[])
+    with as_owner():
+        Zone.objects.filter(slug="basel").update(ended=timezone.now())
+    with as_owner(), transaction.atomic(), pytest.raises(DatabaseError, match="is no more"):
+        Rack.objects.update(zone="basel")
+
+
+@pytest.mark.parametrize("column", ["price", "grams"])
+def test_the_database_takes_24_amounts_or_none(site: Site, column: str) -> None:
+    made(site)
+    for wrong in ([Decimal(1)], [Decimal(-1)] * 24):
+        with as_owner(), transaction.atomic(), pytest.raises(DatabaseError):
+            Zone.objects.filter(slug="basel").update(**{column: wrong})
+
+
+def test_a_request_for_an_unknown_zone_is_refused_by_name(site: Site) -> None:
+    answer = booked(site, zones=["oslo"])
+    assert (answer.status_code, answer.json()["code"]) == (422, "no_such_zone")
+    assert "oslo" in answer.json()["detail"]
+    assert booked(site, not_zones=["oslo"]).json()["code"] == "no_such_zone"
+
+
+def test_a_request_for_an_empty_zone_is_refused_and_says_what_would_work(site: Site) -> None:
+    made(site)
+    answer = booked(site, zones=["basel"])
+    assert (answer.status_code, answer.json()["code"]) == (422, "where_elsewhere")
+    assert answer.json()["alternatives"][0]["zones"] == []
+    assert "in basel" in answer.json()["detail"]
+    assert booked(site, not_zones=["basel"]).status_code in (201, 202)
+
+
+def test_a_line_names_a_zone_and_the_booking_keeps_it(site: Site) -> None:
+    made(site, racks=racks())
+    body = {"project": "folding", "request": "1 h100 2h in basel"}
+    answer = site.researcher.post("bookings", body)
+    assert answer.status_code in (201, 202), answer.json()
+    assert answer.json()["ask"]["zones"] == ["basel"]
+    page = reader(site, "researcher").get(f"/t/helix/bookings/{answer.json()['number']}")
+    assert "in basel" in flat(page.content.decode())
+
+
+def test_storage_of_a_node_can_be_demanded(site: Site) -> None:
+    assert booked(site, scratch=500).json()["code"] == "where_elsewhere"
+    wrong = site.operator.put(f"fleet/nodes/{NODE}/storage", {"storage": "shared", "scratch_gb": 5})
+    assert (wrong.status_code, wrong.json()["param"]) == (422, "scratch_gb")
+    given = {"storage": "local", "scratch_gb": 2_000}
+    assert site.operator.put(f"fleet/nodes/{NODE}/storage", given).json() == {
+        "node": NODE,
+        **given,
+    }
+    assert booked(site, scratch=2_001).json()["code"] == "where_elsewhere"
+    assert booked(site, scratch=2_000).status_code in (201, 202)
+    with as_owner(), transaction.atomic(), pytest.raises(DatabaseError):
+        Node.objects.filter(name=NODE).update(storage="none")
+
+
+def test_pages_show_the_fleet_by_zone(site: Site) -> None:
+    made(site, racks=racks(), price=[Decimal("0.31")], grams=[Decimal(40)])
+    page = flat(reader(site, "viewer").get("/t/helix/zones").content.decode())
+    assert "Basel" in page
+    assert "0.3100" in page
+    assert "40 g" in page
+    assert NODE in flat(reader(site, "viewer").get("/t/helix/fleet?zone=basel").content.decode())
+    nowhere = flat(reader(site, "viewer").get("/t/helix/fleet?zone=-").content.decode())
+    assert "No nodes here" in nowhere
+
+
+def test_an_operator_changes_and_ends_a_zone_on_its_page(site: Site) -> None:
+    operator = reader(site, "operator")
+    form = {"act": "add", "zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": "0.2 0.3"}
+    assert "one price or 24" in flat(operator.post("/ops/zones", form).content.decode())
+    assert operator.post("/ops/zones", form | {"price": "0.25"}).status_code == 302
+    shown = flat(operator.get("/ops/zones/basel").content.decode())
+    assert 'value="0.25"' in shown
+    racks_now = ", ".join(racks())
+    change = form | {"act": "change", "price": "", "racks": racks_now}
+    assert operator.post("/ops/zones/basel", change).status_code == 302
+    assert operator.post("/ops/zones/basel", {"act": "end"}).status_code == 422
+    assert operator.post("/ops/zones/basel", change | {"racks": ""}).status_code == 302
+    assert operator.post("/ops/zones/basel", {"act": "end"}).status_code == 302
+    assert operator.get("/ops/zones/basel").status_code == 404
+
+
+def test_hours_are_those_of_the_zone() -> None:
+    zone = Zone(slug="x", name="X", time_zone="Asia/Tokyo", price=[Decimal(n) for n in range(24)], grams=[])
+    noon = timezone.now().replace(hour=12, minute=0)
+    assert zone.price_at(noon) == 21
+    assert zone.price_at(noon + timedelta(hours=3)) == 0
+    assert zone.grams_at(noon) is None
