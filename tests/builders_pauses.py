@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from allocation.features.appeals.models import PauseAppeal
+from allocation.features.limit_cuts.models import LimitCut
 from allocation.models import Booking, Decision, Pause, PauseCause, PolicyVersion
 from allocation.rules.states import State
 from tenants.models import Project
@@ -71,6 +72,20 @@ def a_pause(
             planned_ends=None,
         )
     return pause
+
+
+def a_limit_cut(project: Project, now: datetime) -> LimitCut:
+    """The limit of the project was cut, and everything above it is drained."""
+    with as_owner():
+        return LimitCut.objects.create(
+            tenant_id=project.tenant_id,
+            gpu_class_id="h100",
+            project=project,
+            limit_units=0,
+            answer="drain",
+            created=now,
+            changed=now,
+        )
 
 
 def an_open_appeal(project: Project, person: int, now: datetime) -> PauseAppeal:

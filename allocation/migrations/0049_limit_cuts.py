@@ -73,11 +73,11 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='booking',
             name='has_override',
-            field=models.BooleanField(db_default=False, default=False, help_text="Some of its units don't count against a limit, or a lower limit does not forbid them."),
+            field=models.BooleanField(db_default=False, default=False, help_text='A limit does not count it, or forbids it nothing.'),
         ),
         migrations.AddIndex(
             model_name='booking',
-            index=models.Index(condition=models.Q(('has_override', True)), fields=['has_override'], name='booking_with_override'),
+            index=models.Index(condition=models.Q(('has_override', True)), fields=['has_override'], name='booking_overridden'),
         ),
         migrations.AddField(
             model_name='cutpause',

@@ -162,9 +162,7 @@ class Booking(models.Model):
     )
 
     has_override = models.BooleanField(
-        db_default=False,
-        default=False,
-        help_text="Some of its units don't count against a limit, or a lower limit does not forbid them.",
+        db_default=False, default=False, help_text="A limit does not count it, or forbids it nothing."
     )
     is_drained = models.BooleanField(
         default=False,
@@ -367,9 +365,7 @@ class Booking(models.Model):
                 condition=~Q(state__in=["ended", "refused", "rejected", "expired", "cancelled", "failed"]),
             ),
             # Rows that each turn of the solver asks for; there are few, or none.
-            models.Index(
-                fields=["has_override"], name="booking_with_override", condition=Q(has_override=True)
-            ),
+            models.Index(fields=["has_override"], name="booking_overridden", condition=Q(has_override=True)),
             models.Index(
                 fields=["state"],
                 name="booking_borrowing",

@@ -1,6 +1,6 @@
 """Changes of limits: what of the bookings is above a lower one, and what happens to it.
 
-Bookings are unknown here: those who know them add themselves to `CHANGED`.
+Bookings are unknown here: what knows them adds itself to `CHANGED`.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,7 @@ CHANGED: list[Changed] = []
 
 
 def limit_changed(change: LimitChange, cut: Cut | None, now: datetime) -> None:
-    """Lets those who know bookings act on a changed limit. Without an answer it is as before: what
+    """Lets what knows bookings act on a changed limit. Without an answer it is as before: what
     runs stays, and nothing above the limit starts."""
     cut = Cut() if cut is None else cut
     found = (act(change, cut.answer, now) for act in CHANGED)

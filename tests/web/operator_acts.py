@@ -152,6 +152,10 @@ ACTS: dict[str, Act] = {
         "booking.corrected", "booking", _CORRECTION | {"kind": "refund", "booking": ""}, sites.over
     ),
     "ops/appeals/<uuid:appeal_id> answer": Act("appeal.answered", "appeal", _ANSWER, sites.contested),
+    "ops/limit-cuts end": Act("limit_cut.ended", "limit_cut", {}, sites.cut, has_before=False),
+    "post api/v1/platform/limit-cuts/<uuid:cut_id>/end": Act(
+        "limit_cut.ended", "limit_cut", {}, sites.cut, has_before=False
+    ),
     "ops/disputes accept": Act("dispute.answered", "dispute", {"answer": "Yes."}, sites.disputed),
     "ops/disputes decline": Act("dispute.answered", "dispute", {"answer": "No."}, sites.disputed),
     "ops/overrides grant": Act(

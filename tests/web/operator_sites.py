@@ -52,7 +52,7 @@ from tenants.services.members.operator_access import AccessTerms, access_begin
 from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
-from tests.builders_pauses import a_decision, an_open_appeal
+from tests.builders_pauses import a_decision, a_limit_cut, an_open_appeal
 from tests.roles import as_owner, as_role
 
 NODE = "gpu-a1-01"
@@ -396,6 +396,12 @@ def contested(site: Site) -> Values:
     """A pause that the researcher contests, and operators answer."""
     row = an_open_appeal(site.project, site.people["researcher"].pk, timezone.now() - HOUR)
     return {"appeal_id": str(row.id)}
+
+
+def cut(site: Site) -> Values:
+    """A cut of a project's limit, which operators may cancel, too."""
+    row = a_limit_cut(site.project, timezone.now() - HOUR)
+    return {"cut": str(row.id), "cut_id": str(row.id)}
 
 
 def asked_for_more(site: Site) -> Values:

@@ -11,7 +11,7 @@ from django.db.models import Q
 from allocation.models import Allocation, Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
-from allocation.rules.states import ON_HARDWARE, State
+from allocation.rules.states import State
 from allocation.services.snapshot.limits_in_time import CapRule, caps_at
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import tiers_of, used_read
@@ -28,19 +28,15 @@ _PLANNED = (State.QUEUED, State.PAUSED, State.SCHEDULED)
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What a booking has of a class in [starts, ends), with its tier. `node` names whose use it is: one
-    limit of each person, or one of all."""
+    """What a booking has of a class in [starts, ends), with its tier; `is_planned`: it has not begun, or is
+    paused. `node` names whose use it is: one limit of each person, or one of all."""
 
     booking: Booking
     units: int
     starts: datetime
     ends: datetime
+    is_planned: bool
     node: str = _OWNER
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether it has not begun, or is paused."""
-        return self.booking.state not in ON_HARDWARE
 
     @property
     def gpus(self) -> str:
@@ -62,20 +58,21 @@ def booked_of(of: LimitOf, now: datetime) -> list[Booked]:
     rows = Allocation.objects.filter(
         _scope(of, "booking__"), state__in=Allocation.LIVE, abandoned=False, model__gpu_class=of.gpu_class
     )
-    held: dict[UUID, tuple[int, datetime, datetime]] = {}
-    for booking, units, period in rows.values_list("booking_id", "units", "period"):
-        known = held.get(booking, (0, period.lower, period.upper))
-        held[booking] = (known[0] + units, min(known[1], period.lower), max(known[2], period.upper))
+    held: dict[UUID, tuple[int, datetime, datetime, bool]] = {}
+    for booking, units, period, state in rows.values_list("booking_id", "units", "period", "state"):
+        is_planned = state == Allocation.State.PLANNED
+        known = held.get(booking, (0, period.lower, period.upper, is_planned))
+        span = (min(known[1], period.lower), max(known[2], period.upper))
+        held[booking] = (known[0] + units, *span, known[3] and is_planned)
     waits = Q(state__in=_PLANNED, planned_starts__isnull=False) & (
         Q(planned_class=of.gpu_class) | Q(ask__groups__contains=[{"gpu_class": of.gpu_class}])
     )
     found = []
     bookings = Booking.objects.filter(_scope(of), Q(id__in=held) | waits).select_related("tier", "owner")
     for row in bookings:
-        units, starts, ends = held.get(row.id) or _planned(row, of.gpu_class)
+        units, starts, ends, is_planned = held.get(row.id) or (*_planned(row, of.gpu_class), True)
         if units and ends > now:
-            booked = Booked(row, units, max(starts, now), ends)
-            found.append(replace(booked, starts=starts if not booked.is_planned else booked.starts))
+            found.append(Booked(row, units, starts, ends, is_planned))
     if of.persons:
         found = [replace(each, node=str(each.booking.owner_id)) for each in found]
     return sorted(found, key=lambda each: each.rank)

@@ -16,7 +16,7 @@ from allocation.features.limit_cuts.services import (
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope, User
-from tenants.platform.rest.terms import Slug, Username
+from tenants.platform.rest.terms import Slug
 
 rest = Endpoints(Scope.ADMIN, in_project=True)
 ops = Endpoints(Scope.ADMIN, for_operators=True)
@@ -31,14 +31,19 @@ class LimitCutOut(serializers.Serializer[Any]):
     project = Slug()
     lab = serializers.CharField(source="lab.slug", default=None, allow_null=True)
     of_persons = serializers.BooleanField(help_text="It is the limit of a person there.")
-    person = Username(help_text="Null with `of_persons`: everybody there without an own limit.")
+    person = serializers.CharField(
+        source="person.username",
+        default=None,
+        allow_null=True,
+        help_text="Null with `of_persons`: everybody there without an own limit.",
+    )
     gpu_class = serializers.CharField(source="gpu_class_id")
     limit_units = serializers.IntegerField(allow_null=True)
     cap_gpu_hours = serializers.IntegerField(allow_null=True)
     answer = serializers.ChoiceField(choices=LimitCut.Answer.choices)
     created = serializers.DateTimeField()
     changed = serializers.DateTimeField()
-    changed_by = Username()
+    changed_by = serializers.CharField(source="changed_by.username", default=None, allow_null=True)
     ended = serializers.DateTimeField(allow_null=True)
     outcome = serializers.ChoiceField(choices=["", *LimitCut.Outcome.values])
 

@@ -52,9 +52,10 @@ def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
 
 def lost_by(effect: CutEffect, zone: tzinfo, now: datetime) -> tuple[str, ...]:
     """Returns the sentences on a limit that is cut: before and after, use, and each booking above it."""
-    first = f"{_most(effect.after)}; before: {_most(effect.before).lower()}."
+    before = _most(effect.before)
+    first = f"{_most(effect.after)}; before: {before[0].lower()}{before[1:]}."
     use = f"In use now: {counted(gpus_text(effect.used), 'GPU')}."
-    rows = [_row(each, zone, now) for each in effect.rows[:MOST_ROWS]]
+    rows = [_row(each, effect.after, zone, now) for each in effect.rows[:MOST_ROWS]]
     more = len(effect.rows) - MOST_ROWS
     left = [f"And {counted(str(more), 'booking')} more."] if more > 0 else []
     return (f"{first} {use}", *rows, *left)
@@ -77,9 +78,11 @@ def _most(most: Most) -> str:
     return " and ".join(parts) or "No limit"
 
 
-def _row(row: AboveRow, zone: tzinfo, now: datetime) -> str:
+def _row(row: AboveRow, after: Most, zone: tzinfo, now: datetime) -> str:
+    is_larger = after.units is not None and row.units > after.units
+    larger = " and larger than the limit: it starts only if it is kept" if is_larger else ""
     what = f"{row.label} of {row.owner}, {counted(gpus_text(row.units), 'GPU')}"
     if row.is_planned:
-        return f"Above it: {what}, planned for {moment_words(row.starts, zone, now)}."
+        return f"Above it: {what}, planned for {moment_words(row.starts, zone, now)}{larger}."
     can = "can be paused" if row.can_pause else "is never paused"
     return f"Above it: {what}, runs until {moment_words(row.ends, zone, now)} and {can}."

@@ -25,7 +25,7 @@ from tenants.services import invitation_create
 from tests.api.builders import Api, Site, a_token, row_counts, said
 from tests.builders import a_member, a_session, actor_now
 from tests.builders_allocation import a_booking
-from tests.builders_pauses import a_decision, an_open_appeal
+from tests.builders_pauses import a_decision, a_limit_cut, an_open_appeal
 from tests.features.capacity.builders import a_capacity_plan
 from tests.roles import as_system
 
@@ -36,10 +36,7 @@ DEVICE = {"device/codes", "device/token"}
 UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol", MESSAGES, *DEVICE}
 # Names that belong to no tenant: everybody may read them.
 OPEN = {
-    "tiers/<slug:slug>",
-    "workloads/<slug:slug>",
-    "gpu-classes/<slug:slug>",
-    "gpu-models/<slug:slug>",
+    *(f"{noun}/<slug:slug>" for noun in ("tiers", "workloads", "gpu-classes", "gpu-models")),
     "price-books/<int:version>",
     # Operators only: the policy is the platform's.
     "policy/versions/<int:number>",
@@ -78,7 +75,7 @@ OPEN = {
     "operator-notifications/<uuid:notification_id>",
     # Everybody may close a banner that they see.
     *(f"announcements/<uuid:announcement_id>/{act}" for act in ("dismiss", "withdraw")),
-    "disputes/<uuid:dispute_id>/answer",
+    *("disputes/<uuid:dispute_id>/answer", "platform/limit-cuts/<uuid:cut_id>/end"),
     "platform/pause-appeals/<uuid:appeal_id>/answer",
     *(f"failed-messages/<int:failed_id>/{act}" for act in ("retry", "dismiss")),
     # Those of the platform: tests/api/frame/test_webhooks_api.py.
@@ -245,6 +242,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "campaign_id": lambda: campaign["id"],
         "dispute_id": lambda: dispute["id"],
         "appeal_id": lambda: str(an_open_appeal(site.project, site.people["lead"].pk, timezone.now()).id),
+        "cut_id": lambda: str(a_limit_cut(site.hidden, timezone.now()).id),
         "report_id": a_report(site),
         "export_id": an_export(site),
         "offer_id": an_offer(site),

@@ -1,5 +1,6 @@
 """Cutting a limit below what is in use: what is kept, drained or paused, and what ends it."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -231,7 +232,7 @@ def test_constraints(plant: Plant, lab: Lab) -> None:
     with as_system():
         foreign = a_booking_request(other.project)
         booking = booking_request(actor=other.actor, request=foreign, now=plant.now)
-    wrongs = [
+    wrongs: list[Callable[[], object]] = [
         lambda: LimitCut.objects.filter(id=cut.id).update(outcome="met"),
         lambda: LimitCut.objects.filter(id=cut.id).update(answer="stop"),
         lambda: LimitCut.objects.filter(id=cut.id).update(limit_units=None),
