@@ -80,8 +80,8 @@ def test_work_that_may_wait_starts_when_energy_is_cheapest_and_says_so_with_numb
         "cost_before": 3_100,
         "zone": "basel",
         "zone_before": "bern",
-        "start": NOON + 4 * HOUR,
-        "start_before": NOON,
+        "clock": f"{NOW_HOUR + 4:02}:00",
+        "clock_before": f"{NOW_HOUR:02}:00",
     }
 
 
