@@ -382,6 +382,17 @@ def sprint_acts(sprint: Sprint, now: datetime) -> list[SprintAct]:
     return [found for act in SPRINT_ACTS if (found := act(sprint, now)) is not None]
 
 
+EnergyWaits: TypeAlias = Callable[[], Mapping[str, tuple[str, int]]]
+
+ENERGY_WAITS: list[EnergyWaits] = []
+"""Each returns by tier what its work prefers, `price` or `carbon`, and for how many seconds it waits."""
+
+
+def energy_waits() -> dict[str, tuple[str, int]]:
+    """Returns what work waits for cheap or clean energy, by tier."""
+    return {tier: found for read in ENERGY_WAITS for tier, found in read().items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Something that waits for an answer: how many, where it is given, and an icon."""

@@ -1,5 +1,8 @@
 """Words on which nodes a request may run, and reasons that say so."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -7,7 +10,27 @@ from django.utils.translation import gettext_lazy
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import gigabytes_text
 
-WHERE: dict[str, Promise] = {
+
+def energy_words(facts: Mapping[str, Any]) -> str:
+    """`It starts at 02:00 instead of 22:00 for cheaper energy: 0.12 instead of 0.31 EUR per kWh.`"""
+    if facts["prefers"] == "price":
+        amounts = {name: f"{facts[name] / 10_000:.4f}".rstrip("0").ljust(4, "0") for name in _COSTS}
+        text = _(
+            "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for cheaper "
+            "energy: %(cost)s instead of %(cost_before)s EUR per kWh."
+        )
+    else:
+        amounts = {name: str(facts[name]) for name in _COSTS}
+        text = _(
+            "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for cleaner "
+            "energy: %(cost)s instead of %(cost_before)s g of CO2 per kWh."
+        )
+    return text % {**facts, **amounts}
+
+
+_COSTS = ("cost", "cost_before")
+WHERE: dict[str, Promise | Callable[[Any], str]] = {
+    "energy": energy_words,
     "where_elsewhere": gettext_lazy("There are no %(gpu_class)s %(where)s."),
     "where_too_small": gettext_lazy(
         "Nodes %(where)s have room for %(most_shape)s together; %(shape)s are needed."

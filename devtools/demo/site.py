@@ -31,11 +31,11 @@ from devtools.demo.features import (
 )
 from devtools.demo.history import history_simulate
 from devtools.demo.nodes import DemoFleet, nodes_enrol
-from devtools.demo.zones import zones_seed
 from devtools.demo.people import credentials_write, people_seed
 from devtools.demo.use import progress_write, use_write
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
 from devtools.demo.workloads import workload_actions
+from devtools.demo.zones import energy_seed, zones_seed
 from devtools.simulated.models import Model, models_load
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, GpuClass, Tenant, Tier
@@ -124,6 +124,7 @@ def seed(*, now: datetime, path: Path, url: str) -> int:
         nodes_enrol(begin)
         zones_seed(begin)
         _past(begin, now.replace(second=0), today)
+        energy_seed(now)
     if not _is_marked("asked", today):
         _today(now, today)
         _mark("asked", today, now)

@@ -3,7 +3,14 @@
 from datetime import datetime
 from decimal import Decimal
 
-from allocation.features.zones.services import StorageTerms, ZoneTerms, storage_set, zone_set
+from allocation.features.zones.services import (
+    EnergyTerms,
+    StorageTerms,
+    ZoneTerms,
+    energy_set,
+    storage_set,
+    zone_set,
+)
 from allocation.models import Node, Zone
 from tenants.access import PlatformActor
 from tenants.models import User
@@ -37,9 +44,18 @@ def zones_seed(now: datetime) -> None:
     """Makes the zones, once."""
     if Zone.objects.exists():
         return
-    operator = User.objects.get(username="olaf")
-    actor = PlatformActor(operator.pk, operator.display_name)
+    actor = _actor()
     for terms in (BASEL, BERN):
         zone_set(actor=actor, terms=terms, now=now)
     for node in Node.objects.filter(name__in=STORAGE).order_by("name"):
         storage_set(actor=actor, node=node.name, terms=STORAGE[node.name], now=now)
+
+
+def energy_seed(now: datetime) -> None:
+    """Lets spot work wait for cheap energy."""
+    energy_set(actor=_actor(), terms=EnergyTerms(tier="spot", prefers="price", hours=12), now=now)
+
+
+def _actor() -> PlatformActor:
+    operator = User.objects.get(username="olaf")
+    return PlatformActor(operator.pk, operator.display_name)

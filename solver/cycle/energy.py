@@ -127,6 +127,6 @@ def _why(state: CycleState, request: Request, fits: tuple[Fit, Fit]) -> Reason:
         zone_before=other,
         cost=known[zone].mean(found.starts, seconds),
         cost_before=known[other].mean(begins, seconds),
-        start=found.starts,
-        start_before=begins,
+        clock=known[zone].clock(found.starts),
+        clock_before=known[other].clock(begins),
     )

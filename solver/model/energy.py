@@ -44,6 +44,11 @@ class EnergyCalendar:
             at = until
         return total // (ends - starts)
 
+    def clock(self, at: int) -> str:
+        """The time of day in the zone: `02:00`."""
+        hours, seconds = divmod((at + self._offset(at)) % _DAY, _HOUR)
+        return f"{hours:02}:{seconds // 60:02}"
+
     def hour(self, at: int) -> int:
         """The first second of the hour of the day that it is then."""
         return at - (at + self._offset(at)) % _HOUR

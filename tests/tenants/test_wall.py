@@ -218,6 +218,7 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "allocation_policyversion",
         "allocation_rack",
         "allocation_zone",
+        "allocation_tierenergy",
         "allocation_transition",
         "allocation_node",
         "allocation_gpu",

@@ -64,12 +64,15 @@ _JOBS = {
 }
 
 _ZONE = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": "0.3"}
+_ENERGY = {"tier": "standard", "prefers": "price", "hours": 6}
 _STORAGE = {"storage": "local", "scratch_gb": 500}
 
 ACTS: dict[str, Act] = {
     "ops/clusters/<slug:slug> account": Act(
         "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
     ),
+    "ops/zones energy": Act("tier.energy_set", "tier", _ENERGY),
+    "put api/v1/platform-tier-energy": Act("tier.energy_set", "tier", _ENERGY),
     "ops/zones add": Act("zone.set", "zone", _ZONE, has_before=False),
     "ops/zones/<slug:slug> change": Act("zone.set", "zone", _ZONE, sites.zoned),
     "ops/zones/<slug:slug> end": Act("zone.ended", "zone", {}, sites.zoned, has_after=False),

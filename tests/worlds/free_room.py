@@ -57,6 +57,7 @@ class FreeRoom:
         return (
             is_whole
             and tier.counts
+            and not tier.prefers
             and not (ask.cores or ask.pin or ask.where or ask.groups or request.fixed or request.latest)
             and not (request.durations or request.cheapest or request.home)
             and request.earliest <= site.now

@@ -160,6 +160,7 @@ class World:
             ),
             running=tuple(self._running()),
             hosts=drawn.hosts,
+            energy=drawn.energy,
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
             notices=tuple(self._notices()),

@@ -143,6 +143,7 @@ class Oracle:
             yield f"{site.now}: {name} is torn apart"
         yield from self._groups(site)
         yield from self._zones(site)
+        yield from self._waits(turn)
         for owner, gpu_class, _ in () if self._cut else self._over(turn):
             yield f"{site.now}: {owner} is over its limit of {gpu_class}"
 
@@ -174,6 +175,19 @@ class Oracle:
                     yield f"{site.now}: {name} may not be on {gpu.node}"
                 if where.storage not in ("", gpu.storage):
                     yield f"{site.now}: {name} has no {where.storage} storage on {gpu.node}"
+
+    def _waits(self, turn: Turn) -> Iterator[str]:
+        """Starts that are later for energy than their tier allows, or in which nothing is gained."""
+        requests = {request.booking: request for request in (*turn.site.requests, *requests_after(turn))}
+        for wait in turn.plan.waits:
+            request = requests.get(wait.booking)
+            why = next((why for why in wait.reasons if why.code == "energy"), None)
+            if request is None or why is None:
+                continue
+            latest = max(request.submitted, request.earliest) + self.tiers[request.tier].shift
+            gain = int(why.facts["cost_before"]) - int(why.facts["cost"])
+            if wait.starts > max(latest, turn.site.now) or gain <= 0:
+                yield f"{turn.site.now}: {wait.booking} waits for energy until {wait.starts}"
 
     def _over(self, turn: Turn) -> list[tuple[str, str, int]]:
         names = {row.booking for row in turn.plan.assigns}

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from random import Random
 
-from solver import Ask, Where
+from solver import Ask, Energy, Where
 from tests.worlds.draw import Drawn
+from tests.worlds.jobs import HOUR
 
 NAMED = 0.35
 """Of the requests so many name or exclude a zone, or demand storage."""
@@ -37,7 +38,25 @@ def with_zones(seed: int, drawn: Drawn) -> Drawn:
         replace(job, ask=_somewhere(chance, job.ask)) if chance.random() < NAMED and not job.ask.pin else job
         for job in drawn.jobs
     )
-    return replace(drawn, gpus=fleet, jobs=jobs)
+    return with_energy(chance, replace(drawn, gpus=fleet, jobs=jobs))
+
+
+def with_energy(chance: Random, drawn: Drawn) -> Drawn:
+    """In every other world a tier waits for energy, whose price is another one each hour."""
+    if chance.random() < 0.5:
+        return drawn
+    energy = tuple(
+        Energy(zone, tuple(chance.randint(900, 3_200) for _ in range(24)), (), ((0, 3_600),))
+        for zone in ("basel", "bern")
+    )
+    name, shift = chance.choice(("flex", "std", "spot")), chance.choice((1, 3, 8)) * HOUR
+    tiers = tuple(
+        replace(tier, prefers="price", shift=shift) if tier.slug == name else tier for tier in drawn.tiers
+    )
+    jobs = tuple(
+        replace(job, tier=next(tier for tier in tiers if tier.slug == job.tier.slug)) for job in drawn.jobs
+    )
+    return replace(drawn, tiers=tiers, jobs=jobs, energy=energy)
 
 
 def _somewhere(chance: Random, ask: Ask) -> Ask:

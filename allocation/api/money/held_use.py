@@ -31,7 +31,14 @@ class HeldUseOut(serializers.Serializer[Any]):
     unused_cost = Money(max_digits=20, help_text="Their plain price. It is a part of the charges.")
     measured_kwh = _amount("Energy from readings of the GPUs.")
     assumed_kwh = _amount("Energy of time without readings, from the design power of the class.")
-    co2_kg = _amount("By `CARBON_GRAMS_PER_KWH`; null without it.", null=True)
+    co2_kg = _amount(
+        "By the grams of its zones, elsewhere by `CARBON_GRAMS_PER_KWH`; null without either.", null=True
+    )
+    energy_cost = Money(
+        max_digits=20,
+        allow_null=True,
+        help_text="Of the energy used in zones with an electricity price; null without. No part of charges.",
+    )
 
 
 @costly("statement")

@@ -7,9 +7,13 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from allocation.features.zones.models import TierEnergy
 from allocation.features.zones.services import (
+    EnergyTerms,
     StorageTerms,
     ZoneTerms,
+    energy_read,
+    energy_set,
     storage_set,
     zone_end,
     zone_one,
@@ -20,9 +24,11 @@ from allocation.models import Node, Rack, Zone
 from allocation.points import NODE_CARDS, BookingCard
 from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
 from tenants.access import Actor, PlatformActor
-from tenants.models import User
+from tenants.models import Tier, User
 from tenants.platform.errors import missing
 from tenants.web.form_page import Act, form_page, operator_form_page
+
+_PREFERS = (("none", "Nothing"), *TierEnergy.Prefers.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,11 @@ def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
-    return {"rows": _rows(actor.tenant_id, now), "base": f"/t/{actor.tenant_slug}/fleet"}
+    return {
+        "rows": _rows(actor.tenant_id, now),
+        "waits": energy_read(),
+        "base": f"/t/{actor.tenant_slug}/fleet",
+    }
 
 
 def _actor(operator: User) -> PlatformActor:
@@ -87,6 +97,7 @@ def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
         "rows": _rows(None, now),
         "base": "/ops/fleet",
         "operator": True,
+        "waits": energy_read(),
         "racks": Rack.objects.filter(zone=None).order_by("name"),
     }
 
@@ -149,6 +160,17 @@ urlpatterns = [
         "zones/page.html",
         _all,
         Act("add", zone_set, "Zone {row.slug} set.", terms=ZoneTerms),
+        Act(
+            "energy",
+            energy_set,
+            "Tier {row.name} set.",
+            terms=EnergyTerms,
+            choices={
+                "tier": lambda _: Tier.objects.values_list("slug", "name"),
+                "prefers": lambda _: _PREFERS,
+            },
+            initial=lambda _: {"hours": "12"},
+        ),
         actor_of=_actor,
     ),
     operator_form_page(

@@ -5,9 +5,13 @@ from typing import Any
 from django.db.models import QuerySet
 from rest_framework import serializers
 
+from allocation.features.zones.models import TierEnergy
 from allocation.features.zones.services import (
+    EnergyTerms,
     StorageTerms,
     ZoneTerms,
+    energy_read,
+    energy_set,
     storage_set,
     zone_end,
     zone_set,
@@ -17,7 +21,7 @@ from allocation.models import Node, Zone
 from tenants.access import PlatformActor
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
-from tenants.models import Scope
+from tenants.models import Scope, Tier
 
 rest = Endpoints(Scope.BOOK)
 operators = Endpoints(Scope.ADMIN, for_operators=True)
@@ -50,6 +54,20 @@ class NodeStorageOut(serializers.Serializer[Any]):
     scratch_gb = serializers.IntegerField(help_text="Local space in GB.")
 
 
+class TierEnergyOut(serializers.Serializer[Any]):
+    """A tier whose work waits for cheap or clean energy."""
+
+    tier = serializers.CharField(source="tier_id")
+    prefers = serializers.CharField(help_text="`price` or `carbon`.")
+    hours = serializers.IntegerField(help_text="The most that it waits, from when it could have run.")
+
+
+class TierOut(serializers.Serializer[Any]):
+    """The tier that was set."""
+
+    tier = serializers.CharField(source="slug")
+
+
 def _actor(call: ApiView) -> PlatformActor:
     return PlatformActor(call.user.pk, call.user.display_name)
 
@@ -64,6 +82,18 @@ def list_zones(call: ApiView) -> QuerySet[Zone]:
 def set_zone(call: ApiView, terms: ZoneTerms) -> Zone:
     """Adds a zone or gives it these values and racks. A gang of GPUs stays in one zone."""
     return zone_set(actor=_actor(call), terms=terms, now=call.now)
+
+
+@rest.list("tier-energy", "List tiers whose work waits for energy", TierEnergyOut, order=("tier",))
+def list_tier_energy(call: ApiView) -> QuerySet[TierEnergy]:
+    """Returns what tiers wait for, and how long. Those that are not listed wait for nothing."""
+    return energy_read()
+
+
+@operators.put("platform-tier-energy", "Set what a tier waits for (operators)", TierOut, terms=EnergyTerms)
+def set_tier_energy(call: ApiView, terms: EnergyTerms) -> Tier:
+    """Work of the tier starts within these hours where and when energy is cheapest or cleanest."""
+    return energy_set(actor=_actor(call), terms=terms, now=call.now)
 
 
 @operators.post("platform-zones/<slug:slug>/end", "End a zone (operators)", ZoneOut)

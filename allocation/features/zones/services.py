@@ -11,11 +11,13 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 from rest_framework import serializers
 
+from allocation.features.zones.models import MOST_HOURS, TierEnergy
 from allocation.models import Node, Rack, Zone
 from allocation.models.fleet.zones import HOURS, SLUG
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.audit import platform_record
+from tenants.models import Tier
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.terms import term, terms
 from tenants.services.input_values import number_read
@@ -75,6 +77,56 @@ class StorageTerms:
     scratch_gb: int = term(
         "Local space in GB", "Of local NVMe only.", default=0, min_value=0, max_value=1_000_000
     )
+
+
+@terms
+class EnergyTerms:
+    """What work of a tier waits for."""
+
+    tier: str = term("Tier", max_length=40)
+    prefers: Literal["none", "price", "carbon"] = term(
+        "Waits for", says="`price`: cheap energy, `carbon`: clean energy, `none`: neither."
+    )
+    hours: int = term(
+        "At most, in hours",
+        "From when it could first have run.",
+        says="Of waiting, from when it could first have run.",
+        default=12,
+        min_value=1,
+        max_value=MOST_HOURS,
+    )
+
+
+def energy_read() -> QuerySet[TierEnergy]:
+    """Returns what tiers wait for; those without a row wait for nothing."""
+    return TierEnergy.objects.select_related("tier").order_by("tier")
+
+
+def energy_set(*, actor: PlatformActor, terms: EnergyTerms, now: datetime) -> Tier:
+    """Says what work of a tier waits for. Planned starts never get later for it.
+
+    Raises:
+        Refused: `not_found` or `bad_hours`.
+    """
+    if not 1 <= terms.hours <= MOST_HOURS:
+        raise invalid("bad_hours", refusal_text("energy_hours", most=MOST_HOURS), "hours")
+    with transaction.atomic():
+        tier = Tier.objects.filter(slug=terms.tier).first()
+        if tier is None:
+            raise missing("tier", "tier")
+        row = TierEnergy.objects.select_for_update().filter(tier=tier).first()
+        before = {"prefers": row.prefers, "hours": row.hours} if row is not None else {"prefers": "none"}
+        after: dict[str, Any] = {"prefers": terms.prefers}
+        if terms.prefers == "none":
+            TierEnergy.objects.filter(tier=tier).delete()
+        else:
+            after["hours"] = terms.hours
+            TierEnergy.objects.update_or_create(tier=tier, defaults=after)
+        if before != after:
+            platform_record(
+                actor.user_id, "tier.energy_set", ("tier", tier.slug), now, before=before, after=after
+            )
+    return tier
 
 
 def zones_read() -> QuerySet[Zone]:

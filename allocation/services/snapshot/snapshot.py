@@ -22,6 +22,7 @@ from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.demands import host_resources, solver_ask, where_of
+from allocation.services.snapshot.energy import energy_sections
 from allocation.services.snapshot.hardware import (
     gpus_read,
     hosts_read,
@@ -135,7 +136,7 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
 
 def rules_read(now: datetime) -> dict[str, Any]:
     """Reads the sections that are no bookings and no hardware: quota, tiers, use, maintenance."""
-    return {**limits_read(now), "tiers": tiers_read()}
+    return {**limits_read(now), **energy_sections(tiers_read())}
 
 
 def limits_read(

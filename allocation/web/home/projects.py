@@ -182,6 +182,7 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
     if not use.hours:
         return None
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO₂"
+    co2 += "" if use.energy_cost is None else f", {money_text(use.energy_cost, 'EUR')} of electricity"
     return IdleMoney(
         cost=money_text(use.unused_cost, "EUR"),
         note=f"in {IDLE_DAYS} days: {use.unused_share} had no process or were below {IDLE_PERCENT} "

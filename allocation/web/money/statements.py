@@ -17,7 +17,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
+from allocation.queries.bookings.money.held_use import IDLE_PERCENT, HeldUse, held_use_of
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.bookings.money.statement_files import (
     FILES,
@@ -232,8 +232,16 @@ def _use_words(statement: Statement) -> dict[str, str] | None:
         "energy": f"{use.kwh:,.1f} kWh",
         "source": source,
         "co2": "" if use.co2_kg is None else f"{use.co2_kg:,.1f} kg",
-        "intensity": f"{settings.CARBON_GRAMS_PER_KWH} g per kWh",
+        "intensity": _intensity(use),
+        "energy_cost": "" if use.energy_cost is None else money_text(use.energy_cost, statement.currency),
     }
+
+
+def _intensity(use: HeldUse) -> str:
+    """The mean of what was emitted for a kilowatt-hour, in words."""
+    if not use.co2_kg or not use.kwh:
+        return f"{settings.CARBON_GRAMS_PER_KWH} g per kWh"
+    return f"{use.co2_kg * 1000 / use.kwh:.0f} g per kWh on average"
 
 
 def _page_read(text: str, lines: int) -> int:

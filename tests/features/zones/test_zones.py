@@ -1,6 +1,6 @@
 """Zones: operators set and end them, requests name them, and the next decision keeps to them."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,14 +11,18 @@ from django.utils import timezone
 
 from allocation.features.zones.services import ZoneTerms, zone_end, zone_set
 from allocation.models import Node, Rack, Zone
+from allocation.services.snapshot.energy import offsets_of
 from allocation.services.snapshot.hardware import gpus_read
+from allocation.services.snapshot.snapshot import rules_read
+from allocation.words.reasons import stored_sentence
 from tenants.access import PlatformActor
 from tenants.platform.errors import Refused
-from tests.api.builders import Site
+from tests.api.builders import Site, said
 from tests.roles import as_owner, as_role, as_system
 from tests.web.flat import flat
 
 BASEL = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": ["0.31"], "racks": []}
+ENERGY = {"tier": "standard", "prefers": "price", "hours": 6}
 NODE = "gpu-a1-01"
 
 
@@ -52,17 +56,17 @@ def test_an_operator_sets_a_zone_and_all_nodes_of_its_racks_are_in_it(site: Site
     names = racks()
     client = site.operator
     answer = client.put("platform-zones", {**BASEL, "racks": names, "grams": [str(n) for n in range(24)]})
-    assert answer.status_code == 200, answer.json()
-    assert answer.json()["price"] == ["0.3100"] * 24
-    assert answer.json()["grams"] == list(range(24))
+    assert answer.status_code == 200, said(answer)
+    assert said(answer)["price"] == ["0.3100"] * 24
+    assert said(answer)["grams"] == list(range(24))
     with as_system():
         assert {gpu.zone for gpu in gpus_read()} == {"basel"}
-    listed = site.viewer.get("zones").json()["items"]
+    listed = said(site.viewer.get("zones"))["items"]
     assert [(row["slug"], row["racks"]) for row in listed] == [("basel", names)]
-    nodes = site.viewer.get("fleet/nodes", zone="basel").json()["items"]
+    nodes = said(site.viewer.get("fleet/nodes", zone="basel"))["items"]
     assert nodes
     assert {row["zone"] for row in nodes} == {"basel"}
-    assert site.viewer.get("fleet/nodes", zone="bern").json()["items"] == []
+    assert said(site.viewer.get("fleet/nodes", zone="bern"))["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_an_operator_sets_a_zone_and_all_nodes_of_its_racks_are_in_it(site: Site
 def test_what_is_no_zone_is_refused_at_its_field(site: Site, changed: dict[str, Any], param: str) -> None:
     answer = site.operator.put("platform-zones", BASEL | changed)
     assert answer.status_code in (400, 404, 422), answer.content
-    assert answer.json()["param"].startswith(param)
+    assert said(answer)["param"].startswith(param)
 
 
 def test_members_set_no_zones(site: Site) -> None:
@@ -124,17 +128,17 @@ def test_the_database_takes_24_amounts_or_none(site: Site, column: str) -> None:
 
 def test_a_request_for_an_unknown_zone_is_refused_by_name(site: Site) -> None:
     answer = booked(site, zones=["oslo"])
-    assert (answer.status_code, answer.json()["code"]) == (422, "no_such_zone")
-    assert "oslo" in answer.json()["detail"]
-    assert booked(site, not_zones=["oslo"]).json()["code"] == "no_such_zone"
+    assert (answer.status_code, said(answer)["code"]) == (422, "no_such_zone")
+    assert "oslo" in said(answer)["detail"]
+    assert said(booked(site, not_zones=["oslo"]))["code"] == "no_such_zone"
 
 
 def test_a_request_for_an_empty_zone_is_refused_and_says_what_would_work(site: Site) -> None:
     made(site)
     answer = booked(site, zones=["basel"])
-    assert (answer.status_code, answer.json()["code"]) == (422, "where_elsewhere")
-    assert answer.json()["alternatives"][0]["zones"] == []
-    assert "in basel" in answer.json()["detail"]
+    assert (answer.status_code, said(answer)["code"]) == (422, "where_elsewhere")
+    assert said(answer)["alternatives"][0]["zones"] == []
+    assert "in basel" in said(answer)["detail"]
     assert booked(site, not_zones=["basel"]).status_code in (201, 202)
 
 
@@ -142,22 +146,22 @@ def test_a_line_names_a_zone_and_the_booking_keeps_it(site: Site) -> None:
     made(site, racks=racks())
     body = {"project": "folding", "request": "1 h100 2h in basel"}
     answer = site.researcher.post("bookings", body)
-    assert answer.status_code in (201, 202), answer.json()
-    assert answer.json()["ask"]["zones"] == ["basel"]
-    page = reader(site, "researcher").get(f"/t/helix/bookings/{answer.json()['number']}")
+    assert answer.status_code in (201, 202), said(answer)
+    assert said(answer)["ask"]["zones"] == ["basel"]
+    page = reader(site, "researcher").get(f"/t/helix/bookings/{said(answer)['number']}")
     assert "in basel" in flat(page.content.decode())
 
 
 def test_storage_of_a_node_can_be_demanded(site: Site) -> None:
-    assert booked(site, scratch=500).json()["code"] == "where_elsewhere"
+    assert said(booked(site, scratch=500))["code"] == "where_elsewhere"
     wrong = site.operator.put(f"fleet/nodes/{NODE}/storage", {"storage": "shared", "scratch_gb": 5})
-    assert (wrong.status_code, wrong.json()["param"]) == (422, "scratch_gb")
+    assert (wrong.status_code, said(wrong)["param"]) == (422, "scratch_gb")
     given = {"storage": "local", "scratch_gb": 2_000}
-    assert site.operator.put(f"fleet/nodes/{NODE}/storage", given).json() == {
+    assert said(site.operator.put(f"fleet/nodes/{NODE}/storage", given)) == {
         "node": NODE,
         **given,
     }
-    assert booked(site, scratch=2_001).json()["code"] == "where_elsewhere"
+    assert said(booked(site, scratch=2_001))["code"] == "where_elsewhere"
     assert booked(site, scratch=2_000).status_code in (201, 202)
     with as_owner(), transaction.atomic(), pytest.raises(DatabaseError):
         Node.objects.filter(name=NODE).update(storage="none")
@@ -196,3 +200,48 @@ def test_hours_are_those_of_the_zone() -> None:
     assert zone.price_at(noon) == 21
     assert zone.price_at(noon + timedelta(hours=3)) == 0
     assert zone.grams_at(noon) is None
+
+
+def test_a_tier_waits_for_energy_and_the_next_decision_knows_it(site: Site) -> None:
+    made(site, racks=racks(), price=[Decimal("0.31"), *[Decimal("0.12")] * 23])
+    with as_system():
+        assert (rules_read(timezone.now())["energy"], site.tenant.slug) == ((), "helix")
+    for wrong, param in (({"prefers": "sun"}, "prefers"), ({"hours": 49}, "hours"), ({"tier": "no"}, "tier")):
+        answer = site.operator.put("platform-tier-energy", ENERGY | wrong)
+        assert (answer.status_code in (404, 422), said(answer)["param"]) == (True, param)
+    assert site.operator.put("platform-tier-energy", ENERGY).status_code == 200
+    assert said(site.viewer.get("tier-energy"))["items"] == [ENERGY]
+    with as_system():
+        found = rules_read(timezone.now())
+    (row,) = found["energy"]
+    assert (row.zone, row.price[:2], row.grams) == ("basel", (3_100, 1_200), ())
+    tiers = {tier.slug: (tier.prefers, tier.shift) for tier in found["tiers"]}
+    assert tiers["standard"] == ("price", 6 * 3_600)
+    assert "cheap energy, for at most 6 hours" in flat(
+        reader(site, "viewer").get("/t/helix/zones").content.decode()
+    )
+    site.operator.put("platform-tier-energy", ENERGY | {"prefers": "none"})
+    with as_system():
+        assert rules_read(timezone.now())["energy"] == ()
+
+
+def test_members_do_not_say_what_tiers_wait_for(site: Site) -> None:
+    assert site.admin.put("platform-tier-energy", ENERGY).status_code in (403, 404)
+
+
+def test_clocks_change_in_the_zone_of_energy() -> None:
+    spring = datetime(2027, 3, 28, 1, tzinfo=UTC)
+    rows = dict(offsets_of("Europe/Zurich"))
+    assert (rows[0], rows[int(spring.timestamp())]) == (3_600, 7_200)
+    assert offsets_of("UTC") == ((0, 0),)
+
+
+def test_the_reason_says_the_numbers() -> None:
+    facts = {"prefers": "price", "cost": 1_200, "cost_before": 3_100, "zone": "basel", "zone_before": "bern"}
+    facts |= {"clock": "02:00", "clock_before": "22:00"}
+    assert stored_sentence({"code": "energy", "numbers": facts}) == (
+        "It starts at 02:00 in basel instead of 22:00 in bern, for cheaper energy: 0.12 instead of 0.31 EUR "
+        "per kWh."
+    )
+    clean = facts | {"prefers": "carbon", "cost": 24, "cost_before": 62}
+    assert "24 instead of 62 g of CO2 per kWh." in stored_sentence({"code": "energy", "numbers": clean})

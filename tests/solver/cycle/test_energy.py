@@ -50,9 +50,9 @@ PRICES = (
 )
 
 
-def site(
+def site(  # type: ignore[no-untyped-def]  # as a_snapshot
     *requests: Request, prefers: str = "price", shift: int = 8, energy: tuple[Energy, ...] = PRICES, **more
-) -> Snapshot:  # type: ignore[no-untyped-def]  # as a_snapshot
+) -> Snapshot:
     tiers = (*TIERS[1:], Tier("standard", pausable=False, counts=True, prefers=prefers, shift=shift * HOUR))
     found = a_snapshot(*requests, **{"fleet": BASEL + BERN, "limits": (a_limit("lab", 3),), **more})
     return replace(found, tiers=tiers, energy=energy)
@@ -80,8 +80,8 @@ def test_work_that_may_wait_starts_when_energy_is_cheapest_and_says_so_with_numb
         "cost_before": 3_100,
         "zone": "basel",
         "zone_before": "bern",
-        "start": NOON + 4 * HOUR,
-        "start_before": NOON,
+        "clock": f"{NOW_HOUR + 4:02}:00",
+        "clock_before": f"{NOW_HOUR:02}:00",
     }
 
 
@@ -122,7 +122,7 @@ def test_a_planned_start_stays_and_its_reason_holds_for_the_hour() -> None:
 def test_a_planned_start_never_gets_later_and_takes_what_is_cheaper_before() -> None:
     kept = waiting(site(a_request()))
     planned = PlannedStart(kept.starts, kept.ends, kept.places, kept.strength)
-    bern = Energy("bern", (3_100,) * 24, (), UTC)
+    bern = Energy("bern", (3_100,) * 24, (), ((0, HOUR),))
     later = (Energy("basel", day(6, low=100), (), UTC), bern)
     assert start(site(a_request(planned=planned), energy=later))[0] <= 4
     sooner = (Energy("basel", day(2, low=100), (), UTC), bern)

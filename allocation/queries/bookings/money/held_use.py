@@ -52,16 +52,22 @@ SELECT {{name}}, coalesce(b.planned_class, ''),
        coalesce(sum(u.seconds * b.price_per_hour / 3600 / {DEVICES})
          FILTER (WHERE unused), 0),
        coalesce(sum(u.energy_mj), 0),
-       coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0)
+       coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0),
+       z.grams[part.hour], z.price[part.hour]
 FROM allocation_gpuuse u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
+JOIN allocation_gpu g ON g.id = u.gpu_id
+JOIN allocation_node n ON n.id = g.node_id
+JOIN allocation_rack k ON k.id = n.rack_id
+LEFT JOIN allocation_zone z ON z.slug = k.zone_id
 CROSS JOIN LATERAL (
   SELECT {WHOLE} AS whole,
+         1 + extract(hour FROM u.at AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int AS hour,
          u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
 WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
   AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
-GROUP BY 1, 2
+GROUP BY 1, 2, z.grams[part.hour], z.price[part.hour]
 """  # noqa: S608 (constants)
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
 
@@ -144,7 +150,8 @@ class HeldUse:
 
     `unused_cost` is at the plain prices of the bookings; it is a part of what they are charged.
     `measured_kwh` are from readings, `assumed_kwh` from the thermal design power of the class.
-    `co2_kg` is None without a configured intensity.
+    `co2_kg` is by the calendars of the zones as they are now, and elsewhere by the intensity of the site;
+    None without either. `energy_cost` is of the energy used in zones with a price.
     """
 
     held_hours: Decimal
@@ -154,6 +161,7 @@ class HeldUse:
     measured_kwh: Decimal
     assumed_kwh: Decimal
     co2_kg: Decimal | None
+    energy_cost: Decimal | None
 
     @property
     def kwh(self) -> Decimal:
@@ -217,11 +225,16 @@ def _facts(of: StatementOf) -> dict[str, Any]:
 
 def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
     seconds = unused = cost = measured = assumed = Decimal(0)
-    for name, held, idle, idle_cost, millijoules, without in rows:
+    grams: list[Decimal] = []
+    prices: list[Decimal] = []
+    for name, held, idle, idle_cost, millijoules, without, zone_grams, zone_price in rows:
         seconds, unused, cost = seconds + held, unused + idle, cost + idle_cost
-        measured += Decimal(millijoules) / MILLIJOULES_PER_KWH
-        assumed += without * watts_of(name) / 3_600_000
-    grams = (measured + assumed) * grams_per_kwh
+        read, thought = Decimal(millijoules) / MILLIJOULES_PER_KWH, without * watts_of(name) / 3_600_000
+        measured, assumed = measured + read, assumed + thought
+        if zone_grams is not None or grams_per_kwh:
+            grams.append((read + thought) * (grams_per_kwh if zone_grams is None else zone_grams))
+        if zone_price is not None:
+            prices.append((read + thought) * zone_price)
     return HeldUse(
         held_hours=_rounded(seconds / 3600),
         hours=_rounded(seconds / 3600),
@@ -229,7 +242,8 @@ def _sum(rows: Iterable[tuple[Any, ...]], grams_per_kwh: int) -> HeldUse:
         unused_cost=ledger_amount(cost),
         measured_kwh=_rounded(measured),
         assumed_kwh=_rounded(assumed),
-        co2_kg=_rounded(grams / 1000) if grams_per_kwh else None,
+        co2_kg=_rounded(sum(grams, Decimal(0)) / 1000) if grams or grams_per_kwh else None,
+        energy_cost=ledger_amount(sum(prices, Decimal(0))) if prices else None,
     )
 
 

@@ -182,6 +182,7 @@ def _use_notes(use: HeldUse, currency: str) -> tuple[str, ...]:
     if not use.hours:
         return ()
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO2"
+    co2 += "" if use.energy_cost is None else f", {money_text(use.energy_cost, currency)} of electricity"
     return (
         f"Reserved but unused: {use.unused_hours:,.1f} of {use.hours:,.1f} measured GPU-hours,"
         f" {money_text(use.unused_cost, currency)} of the charges.",
