@@ -37,7 +37,7 @@ from tenants.models import Project
 from tenants.platform.database.compiled import ANY_TENANT, Compiled
 from tenants.platform.database.look import ASKED_AT
 from tenants.platform.errors import Refused
-from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write
+from tenants.platform.rows import last_rows_allowed, rows_insert_free, rows_write, statements_send
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,8 @@ def _place(
 ) -> tuple[dict[UUID, Refused], list[Guardrail]]:
     """Writes the holds in one statement, or one by one where some are refused. Returns the refused
     ones and, for new bookings, the rungs of their budgets."""
+    # Else the savepoint would send them, and a refusal of earlier holds would count as one of these.
+    statements_send()
     try:
         with transaction.atomic():
             Transfer.objects.bulk_create(holds)

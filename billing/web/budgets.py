@@ -48,6 +48,7 @@ class Totals:
     held: str
     left: str
     warning: int
+    budgets: int
     without: int
 
 
@@ -246,6 +247,7 @@ def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | N
         held=text("held"),
         left=text("left"),
         warning=sum(each.is_warning for each in figures),
+        budgets=len(figures),
         without=len(list(without_budget(rows))),
     )
 

@@ -93,7 +93,10 @@ def test_an_admin_sees_every_project_and_sets_a_budget_in_its_row(folding: Proje
     assert page.count('id="amount-') == 2
     answer = client.post("/t/helix/budgets", a_form(folding, "2500.50", "75"), follow=True)
     assert answer.redirect_chain[-1][0] == f"/t/helix/budgets?month={MONTH.starts:%Y-%m}"
-    assert "€2,500.50" in answer.content.decode()
+    shown = answer.content.decode()
+    assert "€2,500.50" in shown
+    # A project without a budget is a row, and no budget of which an alert could be reached.
+    assert re.search(r"Over their alert</dt>\s*<dd[^>]*>\s*0 <small>of <span data-figure=.budgets.>1<", shown)
     assert amount_of(folding) == Decimal("2500.50")
 
 

@@ -157,6 +157,19 @@ def _phases(world: World) -> list[Places]:
     return found
 
 
+def _waiting(world: World) -> list[Places]:
+    """Bookings that wait, of all organisations."""
+    rows = figures_of(world.page("/ops/tenants")).items()
+    of_all = sum((number_of(text) for (name, _, _), text in rows if name == "waiting"), Decimal(0))
+    return [{"/ops/tenants": of_all, "/ops/overview": world.on("/ops/overview", "waiting")}]
+
+
+def _budgets(world: World) -> list[Places]:
+    """The budgets of which an alert can be reached."""
+    tree = f"{world.base}/budgets"
+    return [{tree: world.on(tree, "budgets"), "all": Decimal(len(world.budgets))}]
+
+
 def _budget(name: str) -> Callable[[World], list[Places]]:
     def places(world: World) -> list[Places]:
         tree = f"{world.base}/budgets"
@@ -315,6 +328,8 @@ def _histories(world: World) -> list[Places]:
 
 FIGURES = (
     Figure("open bookings", "organisation", "now", _phases, Decimal(1)),
+    Figure("waiting bookings", "site", "now", _waiting, Decimal(1)),
+    Figure("budgets", "organisation", "this month (UTC)", _budgets, Decimal(1)),
     Figure("spent", "budget", "the budget's days", _budget("spent")),
     Figure("held", "budget", "the budget's days", _budget("held")),
     Figure("left", "budget", "the budget's days", _budget("left")),

@@ -13,7 +13,7 @@ from allocation.rules.ask.words.names import names_of
 from tests.rings import holds_for
 from tests.rules.ask_corpus import SITE, corpus, meaning_of, read
 
-TABLES = ("asks.tsv", "unseen.tsv", "german.tsv")
+TABLES = ("asks.tsv", "unseen.tsv", "german.tsv", "fresh.tsv")
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -16,6 +16,8 @@ UNDERSTOOD = {
     "6h 2x h100 + 4x l40s": ("2 h100 + 4 l40s 6h", 2, (4,)),
     "h100 + l40s 2h": ("1 h100 + 1 l40s 2h", 1, (1,)),
     "2 1g.10gb h100 + 1 l40s 8 cores 2h": ("2 1g.10gb h100 + 1 l40s 8 cores 2h", 2, (1,)),
+    "2 h100 and 4 l40s 6h": ("2 h100 + 4 l40s 6h", 2, (4,)),
+    "2 h100 und 4 l40s 6h": ("2 h100 + 4 l40s 6h", 2, (4,)),
     "2 h100 same node 6h + two l40s": ("2 h100 same node + 2 l40s 6h", 2, (2,)),
 }
 

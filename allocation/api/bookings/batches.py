@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db.models import prefetch_related_objects
 from django.http.response import HttpResponseBase
@@ -17,7 +18,8 @@ from allocation.api.bookings.shapes import BookingOut, bookings_data, new_bookin
 from allocation.models import Booking
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.batches import MOST_ITEMS, Item, items_request
+from allocation.services.bookings.batches import MOST_ITEMS, Answer, Item, items_request
+from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import request_read
 from allocation.services.bookings.waiting.groups import bookings_exclude
 from allocation.words.refusals import refusal_text
@@ -114,7 +116,15 @@ class BookingBatch(ApiView):
             # Equal texts are read once.
             read = functools.cache(request_read)
             items = [self._item(each, read) for each in sent["items"]]
-            answers = items_request(actor=self.actor, items=items, now=self.now)
+            answers = [
+                _with_lines(answer, given, item)
+                for answer, given, item in zip(
+                    items_request(actor=self.actor, items=items, now=self.now),
+                    sent["items"],
+                    items,
+                    strict=True,
+                )
+            ]
             refused = {n: each for n, each in enumerate(answers) if isinstance(each, Refused)}
             if refused and sent["mode"] == "all":
                 raise _batch_refused(refused, len(answers))
@@ -154,6 +164,14 @@ class BookingBatch(ApiView):
             return refusal
         parents = tuple((each["booking"], each["needs"]) for each in item.get("depends_on", ()))
         return Item(wanted, item.get("key", ""), parents)
+
+
+def _with_lines(answer: Answer, given: dict[str, Any], item: Item | Refused) -> Answer:
+    """The answer; a refusal of a line says what would work as lines."""
+    if not isinstance(answer, Refused) or not isinstance(item, Item) or "request" not in given:
+        return answer
+    wanted = item.request
+    return with_lines(answer, wanted.ask, ZoneInfo(wanted.zone), tier="" if "tier" in given else wanted.tier)
 
 
 def _made(data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from allocation.api.bookings.decisions import (
     refusals_of_patch,
 )
 from allocation.api.bookings.quotes import QuoteOut, quote_data
-from allocation.api.bookings.requests import booking_request_of, with_array
+from allocation.api.bookings.requests import booking_request_of, request_lines, with_array
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
@@ -136,7 +136,8 @@ class Bookings(ApiView):
             if "array" in body:
                 booking = array_create(self.actor, wanted, body, key, self.now)
             else:
-                booking = booking_create(self.actor, wanted, self.now, key)
+                with request_lines(body, wanted):
+                    booking = booking_create(self.actor, wanted, self.now, key)
             if sent.get("depends_on"):
                 parents = [(each["booking"], each["needs"]) for each in sent["depends_on"]]
                 dependencies_add(self.actor, booking, parents)

@@ -11,7 +11,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of, with_array
+from allocation.api.bookings.requests import (
+    BookingIn,
+    ParentIn,
+    booking_request_of,
+    request_lines,
+    with_array,
+)
 from allocation.models import PlannedStrength
 from allocation.points import Advice
 from allocation.queries.bookings.after_parents import estimated_end
@@ -291,7 +297,8 @@ def quote_data(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, 
     if "array" in given and wanted.ask.starts is not None:
         raise invalid("array_fixed", refusal_text("array_fixed"), "request")
     after = _after(actor, given, wanted, now)
-    quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
+    with request_lines(given, wanted):
+        quote = quote_make(actor=actor, request=wanted, now=now, after=after, runs=_runs(given))
     if read.is_cheapest:
         quote = cheapest_first(quote, asked, tier)
     context = {"ask": wanted.ask.to_json(), "given": given, "after": after, "zone": ZoneInfo(wanted.zone)}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -15,9 +16,10 @@ from allocation.models import WaitMode
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.ask.words.document import LONGEST_SAID, MOST_SAID, seconds_said
-from allocation.rules.recurrence import recurrence_read
+from allocation.rules.recurrence import Recurrence, recurrence_read
 from allocation.rules.workload_names import LABEL
 from allocation.services.bookings.price_lock import price_lock_read
+from allocation.services.bookings.remedy_lines import lines_offered
 from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
@@ -174,6 +176,16 @@ def booking_request_of(
         waitlist=waits,
         windows=windows,
     )
+
+
+def request_lines(
+    given: dict[str, Any], wanted: BookingRequest, rule: Recurrence | None = None
+) -> AbstractContextManager[None]:
+    """Adds lines to what would work instead of a `request`. The line of an array is of one run, so
+    its refusals keep their fields."""
+    if "array" in given:
+        return nullcontext()
+    return lines_offered(wanted, names_tier="tier" not in given, rule=rule)
 
 
 def with_array(actor: Actor, given: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from allocation.api.bookings.change.series import (
     trial_data,
 )
 from allocation.api.bookings.decisions import Preferences, preference_applied, preferences_of
-from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of
+from allocation.api.bookings.requests import BookingIn, booking_request_of, repeat_of, request_lines
 from allocation.api.bookings.shapes import booking_id_text
 from allocation.models import Series
 from allocation.queries.bookings.series import (
@@ -174,13 +174,12 @@ class SeriesList(ApiView):
 
     def _created(self, sent: dict[str, Any], identifier: UUID | None) -> Response:
         wanted = booking_request_of(self.actor, sent, self.now, first=True)
-        series = series_request(
-            actor=self.actor,
-            request=wanted,
-            repeat=repeat_of(sent, self.now, ZoneInfo(wanted.zone)),
-            now=self.now,
-            series_id=identifier,
-        )
+        repeat = repeat_of(sent, self.now, ZoneInfo(wanted.zone))
+        # Where the body has the recurrence, the line has none.
+        with request_lines(sent, wanted, None if "repeat" in sent else repeat.rule):
+            series = series_request(
+                actor=self.actor, request=wanted, repeat=repeat, now=self.now, series_id=identifier
+            )
         return _answer(series, status=201)
 
     def _decided(

@@ -14,7 +14,7 @@ from allocation.points import Task, tasks_of
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.money.forecasts import history_of_budget
 from allocation.queries.fleet.fleet import NodeNow, fleet_now, totals_of
-from allocation.rules.states import State
+from allocation.rules.states import PHASES
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
 from allocation.web.home.projects import MoneyCard, money_card
 from allocation.web.parts.times import length_words
@@ -25,7 +25,6 @@ from tenants.models import Invitation, Role, Webhook
 from tenants.web.log import LogRow, log_lines
 from tenants.web.parts import counted
 
-WAITS = (State.REQUESTED, State.QUEUED, State.PAUSED)
 LINES, READ = 6, 60
 # The log of bookings has pages of its own.
 _BOOKINGS = ("booking", "series", "array", "approval", "session", "user", "token")
@@ -114,15 +113,17 @@ def _tasks(actor: Actor, base: str, now: datetime) -> Iterator[Task]:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What waits for GPUs: how many, of how many organisations, and for how long the first one."""
+    """The bookings that wait, as all pages count them: how many, of how many organisations, and for
+    how long the first one; and those that are paused."""
 
     count: int
     tenants: int
     longest: str
+    paused: int
 
 
 def _queue(now: datetime) -> Queue:
-    waits = Booking.objects.filter(state__in=WAITS)
+    waits = Booking.objects.filter(state__in=PHASES["waiting"])
     row = waits.aggregate(
         count=Count("id"),
         tenants=Count("tenant", distinct=True),
@@ -130,7 +131,8 @@ def _queue(now: datetime) -> Queue:
     )
     first = row["first"]
     longest = length_words(int((now - first).total_seconds())) if first else ""
-    return Queue(row["count"], row["tenants"], longest)
+    paused = Booking.objects.filter(state__in=PHASES["paused"]).count()
+    return Queue(row["count"], row["tenants"], longest, paused)
 
 
 @dataclass(frozen=True, slots=True)

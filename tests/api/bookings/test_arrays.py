@@ -65,6 +65,7 @@ def test_an_array_is_booked_read_and_cancelled_by_its_number(site: Site) -> None
         ({"parallel": 5}, 422, "no_array", "parallel"),
         ({"array": 5, "request": "1 h100 1h tomorrow at 9"}, 422, "array_fixed", "request"),
         ({"array": 10_000, "request": "1 h100 1d"}, 409, "budget_exceeded", None),
+        ({"array": 5, "request": "2 h100 7d"}, 409, "budget_exceeded", None),
     ],
 )
 def test_a_bad_array_is_refused_clearly_with_nothing_written(

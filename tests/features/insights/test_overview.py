@@ -89,7 +89,8 @@ def test_what_waits_for_an_answer_is_counted_for_who_can_give_it(site: Site) -> 
 def test_an_operator_sees_the_queue_and_late_decisions_of_all(site: Site) -> None:
     now = timezone.now()
     with as_system():
-        a_booking(site.project, site.people["researcher"].pk, state=State.QUEUED, starts=now - 2 * HOUR)
+        for state in (State.QUEUED, State.AWAITING_APPROVAL, State.PAUSED):
+            a_booking(site.project, site.people["researcher"].pk, state=state, starts=now - 2 * HOUR)
         policy = PolicyVersion.objects.get(state="live")
         for number, milliseconds in enumerate((40, 7_250)):
             Decision.objects.create(
@@ -104,8 +105,10 @@ def test_an_operator_sees_the_queue_and_late_decisions_of_all(site: Site) -> Non
                 software="test",
             )
     shown = page(site, "operator", "/ops/overview")
-    assert tile(shown, "Waiting").startswith("1")
-    assert "of 1 organisation, the first for 2 h" in shown
+    # As the page of organisations and the lists of bookings count them.
+    assert tile(shown, "Waiting").startswith("2")
+    assert "of 1 organisation, the first for 2 h; 1 paused" in shown
+    assert 'data-figure="waiting">2<' in page(site, "operator", "/ops/tenants")
     assert tile(shown, "Slow decisions") == "1of 2"
     assert "the longest 7.25 s" in shown
     client = Client()

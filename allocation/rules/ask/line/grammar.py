@@ -131,9 +131,15 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     def read(line: str) -> Parsed:
         return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
 
-    mixed = mixed_split(text, names_of(catalogue))
+    names = names_of(catalogue)
+    mixed = mixed_split(text, names)
     if mixed is not None:
         return mixed_read(read, mixed)
+    in_words = mixed_split(_AND.sub(lambda found: "+".ljust(len(found[0])), text), names)
+    if in_words is not None:
+        both = mixed_read(read, in_words)
+        if not both.problems and not both.missing:
+            return both
     parsed = read(text)
     wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
     if not wrong:
@@ -285,6 +291,8 @@ def _deadline_repairs(reading: Reading, first: datetime, seconds: int) -> list[R
 Line = tuple[str, tuple[str, ...]]
 """The line without its further groups, and a line for each of these."""
 
+# `2 h100 and 1 l40s`: only where the line with a plus is a request.
+_AND = re.compile(r"(?<=\s)(?:and|und)(?=\s+\d{1,3}\s*x?\s*[a-z])", re.IGNORECASE)
 _PLUS = re.compile(r"(?<=\s)\+\s*(?=\S)")
 _SHAPE_WORDS = (
     "COUNT NUMX XNUM CLASS OR PROFILE MIG SLICE GB VRAM CORES EACH RAM GPU TOGETHER NOISE WHOLE "

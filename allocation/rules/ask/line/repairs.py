@@ -3,26 +3,34 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from itertools import chain
 
 from lark import Token
 
+from allocation.rules.ask.line.ambiguous import (
+    refuse,
+    refuse_bare_number,
+    refuse_clock_or_length,
+    refuse_clock_words,
+    refuse_comma,
+    refuse_fraction,
+    refuse_gpu_hours,
+    refuse_hour_h,
+    refuse_past,
+    refuse_range,
+    refuse_week_of_month,
+    refuse_within,
+)
 from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.names import key_of
-from allocation.rules.ask.words.numbers import number_of
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Parsed, Problem, Repair
+from allocation.rules.ask.words.parsed import Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
-from allocation.rules.ask.words.times import days_of_month
-from tenants.platform.coded import Coded, coded
+from tenants.platform.coded import coded
 
 _WITHOUT = "without “"
 MAX_REPAIRS = 4
-_ONE_DAY = timedelta(days=1)
 MAX_GUESSES = 3
 MAX_TRIALS = 8
-# Larger bare numbers can be minutes.
-_MINUTES_FROM = 10
 _LENGTHS = ("1h", "4h", "1d")
 _DENIALS_TEXT = "not no never without except unless nor avoid don't dont if but exclude excluding cannot"
 _DENIALS = frozenset(_DENIALS_TEXT.split())
@@ -41,24 +49,24 @@ _VAGUE = {
     "several": ("2", "4", "8"),
     "many": ("4", "8"),
     "multiple": ("2", "4", "8"),
+    "all": ("2", "4", "8"),
+    "both": ("2",),
 }
 _SECONDS = re.compile(r"(?:for\s+)?\d+\s*s(?:ec(?:ond)?s?)?", re.IGNORECASE)
 _NUMBER_FIRST = re.compile(r"[\W_]*\d")
 _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
-_MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)?\s*months?")
+_MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)\s*months?")
 _SYNONYMS = {
     "soon": "asap",
     "urgent": "asap",
-    "later": "after",
     "lunchtime": "12:00",
     "lunch": "13:00",
     "breakfast": "9:00",
     "dinner": "20:00",
 }
 # Words that change the meaning of a request, so that no repair leaves them out.
-_KEPT = frozenset(
-    ("or", "every", "each", "/", "|", "hundred", "thousand", "first", "second", "third", "last")
-)
+_KEPT_TEXT = "or every each / | hundred thousand first second third last all both end week"
+_KEPT = frozenset(_KEPT_TEXT.split())
 _LEADS = {
     "FROM": "from 14:00",
     "START": "starting 14:00",
@@ -78,11 +86,11 @@ _LEADS = {
 
 def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
     """Adds a problem for each token that no part of the grammar accepts."""
-    if tokens and tokens[0].lower() in _OTHER_VERBS:
+    if tokens and tokens[0].lower() in _OTHER_VERBS and "classes" not in reading.values:
         # The rest of the line is not a request for GPUs.
         reading.problems.clear()
         why = coded("ask_only_books")
-        _refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), why, [])
+        refuse(reading, (span_of(*tokens)[0], len(reading.text.rstrip())), why, [])
         return
     loose: list[Token] = []
     for token in tokens:
@@ -106,10 +114,6 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
     return runs
 
 
-def _refuse(reading: Reading, span: Span, why: Coded, repairs: list[Repair]) -> None:
-    reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
-
-
 def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     span = span_of(*tokens)
     text = reading.words(span)
@@ -117,7 +121,7 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     tiers = _known(reading, span, text.lower())
     if _DENIALS.intersection(words) and not tiers:
         why = coded("ask_denial", text=text)
-        _refuse(reading, span, why, [])
+        refuse(reading, span, why, [])
         return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
     repairs += _spelled(reading, tokens)
@@ -127,7 +131,7 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
         why = coded("ask_word", text=text)
     if not _KEPT.intersection(words) and not _is_amount(reading, text):
         repairs.append(Repair(f"{_WITHOUT}{text}”", reading.replaced(reading.with_noise(span), "")))
-    _refuse(reading, span, why, repairs)
+    refuse(reading, span, why, repairs)
 
 
 def _is_amount(reading: Reading, text: str) -> bool:
@@ -170,8 +174,7 @@ def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
     words = [tier.slug for tier in reading.catalogue.tiers if wanted is not None and tier.pausable == wanted]
     months = _MONTHS.fullmatch(text)
     if months:
-        said = months[1] or ""
-        number = int(said) if said.isdecimal() else 1
+        number = int(months[1]) if months[1].isdecimal() else 1
         words += [f"{30 * number}d"]
     words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
     found = reading.replacements(reading.with_noise(span), *words)
@@ -206,71 +209,14 @@ def _other_gpu(reading: Reading, token: Token) -> None:
         Repair(entry.label, reading.replaced(span, entry.label.lower())) for entry in entries[:MAX_REPAIRS]
     ]
     why = coded("ask_other_gpu", gpu=reading.words(span), labels=labels)
-    _refuse(reading, span, why, repairs)
-
-
-def _fraction(reading: Reading, token: Token) -> None:
-    """`1.5 h100`: not a whole number of GPUs."""
-    span = span_of(token)
-    token = Token(token.type, token.replace(",", "."), start_pos=token.start_pos, end_pos=token.end_pos)
-    whole = int(token.partition(".")[0])
-    choices = [str(number) for number in (whole, whole + 1) if number]
-    why = coded("ask_fraction", token=token, choices=" or ".join(choices))
-    others = [f"{token}h"]
-    hours, _, minutes = token.partition(".")
-    if int(hours) < 24 and len(minutes) == 2 and int(minutes) < 60:
-        others.append(f"{hours}:{minutes}")
-    _refuse(reading, span, why, reading.replacements(span, *choices, *others))
-
-
-def _bare_number(reading: Reading, token: Token) -> None:
-    """A number without a unit."""
-    span = span_of(token)
-    repairs = _minutes_after(reading, token)
-    span = reading.with_noise(span)
-    if "count" not in reading.values:
-        repairs.append(Repair(f"{token} GPUs", reading.replaced(span, f"x{token}")))
-    if "duration" not in reading.values:
-        if token.isdecimal() and int(token) >= _MINUTES_FROM:
-            repairs.append(Repair(f"{token} minutes", reading.replaced(span, f"{token}m")))
-        repairs.append(Repair(f"{token} hours", reading.replaced(span, f"{token}h")))
-    if token.isdecimal() and int(token) < 24:
-        repairs.append(Repair(f"at {token}:00", reading.replaced(span, f"at {int(token):02}:00")))
-    _refuse(reading, span_of(token), coded("ask_bare_number", token=token), repairs)
-
-
-def _minutes_after(reading: Reading, token: Token) -> list[Repair]:
-    """`2h 30`: the line with `2h30m`."""
-    start, end = reading.spans.get("duration", (0, 0))
-    begin, last = span_of(token)
-    seconds = reading.values.get("duration")
-    is_next = 0 < end <= begin <= end + 1 and isinstance(seconds, int) and seconds % 3_600 == 0
-    if not is_next or not token.isdecimal() or int(token) >= 60:
-        return []
-    both = f"{reading.words((start, end))} {int(token)}m"
-    return [Repair(both, reading.replaced((start, last), both))]
-
-
-def _gpu_hours(reading: Reading, token: Token) -> None:
-    """`5 gpu hours`: one GPU for five hours, five for one, or by what else is said."""
-    span, hours = span_of(token), number_of(re.split(r"\s*gpu", token)[0])
-    count, seconds = (reading.values.get(name) for name in ("count", "duration"))
-    choices = [f"{hours}h", f"{hours} gpus 1h"]
-    if isinstance(count, int) and seconds is None:
-        choices = [f"{hours * 60 // count}m" if hours % count else f"{hours // count}h"]
-    elif isinstance(seconds, int) and count is None:
-        choices = [] if hours * 3600 % seconds else [f"{hours * 3600 // seconds} gpus"]
-    elif count is not None:
-        choices = [""]
-    why = coded("ask_gpu_hours", hours=hours)
-    _refuse(reading, span, why, reading.replacements(span, *choices))
+    refuse(reading, span, why, repairs)
 
 
 def _quantity(reading: Reading, token: Token) -> None:
     """`up to 4 h100`: a booking has an exact number of GPUs."""
     span = span_of(token)
     repair = Repair(f"{_WITHOUT}{reading.words(span)}”", reading.replaced(span, ""))
-    _refuse(reading, span, coded("ask_exact_number"), [repair])
+    refuse(reading, span, coded("ask_exact_number"), [repair])
 
 
 def _nodes(reading: Reading, token: Token) -> None:
@@ -281,64 +227,7 @@ def _nodes(reading: Reading, token: Token) -> None:
         Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
         for number in (4, 8)
     ]
-    _refuse(reading, span, why, repairs)
-
-
-def _hour_h(reading: Reading, token: Token) -> None:
-    """`from 19h`, which is a duration everywhere else."""
-    hour, _, minute = token.partition("h")
-    clock = f"{int(hour):02}:{minute or '00'}"
-    why = coded("ask_hour_h", token=token, clock=clock)
-    _refuse(reading, span_of(token), why, reading.replacements(span_of(token), clock))
-
-
-def _comma(reading: Reading, token: Token) -> None:
-    """`1,5h`: a decimal comma, or a number of GPUs and a duration."""
-    whole, _, rest = token.partition(",")
-    choices = [f"{whole}.{rest}", *([] if "count" in reading.values else [f"x{whole} {rest}"])]
-    why = coded("ask_one_or_other", first=choices[0], last=f"{whole}, {rest}")
-    _refuse(reading, span_of(token), why, reading.replacements(span_of(token), *choices))
-
-
-def _week_of_month(reading: Reading, token: Token) -> None:
-    """`in the first week of february`: seven days, or the week from Monday to Sunday."""
-    days = days_of_month(token, reading.today)
-    if days is None:
-        return
-    seven = timedelta(days=7)
-    is_last = "last" in token
-    first, inside = (days[1] - seven, days[1] - _ONE_DAY) if is_last else (days[0], days[0])
-    monday = inside - timedelta(days=inside.weekday())
-    choices = [f"from {each} until {each + seven - _ONE_DAY}" for each in dict.fromkeys((first, monday))]
-    reading.add_problem(
-        "no_end", coded("ask_last_day"), span_of(token), reading.replacements(span_of(token), *choices)
-    )
-
-
-def _clock_words(reading: Reading, token: Token) -> None:
-    """`half past two`."""
-    hour = number_of(re.sub(r"^.*(?:past|to)\s+", "", token)) % 12
-    minutes = hour * 60 + (30 if "half" in token else 15 if "past" in token else -15)
-    clocks = [f"{each // 60 % 24:02}:{each % 60:02}" for each in (minutes + 720, minutes)]
-    _refuse(
-        reading,
-        span_of(token),
-        coded("ask_one_or_other", first=clocks[0], last=clocks[1]),
-        reading.replacements(span_of(token), *clocks),
-    )
-
-
-def _range(reading: Reading, token: Token) -> None:
-    """`2-4 h100`, `4-8h`: a booking needs one number."""
-    first, last = re.split(r"\s*(?:-+|or|/|\|)\s*", token, maxsplit=1)
-    unit = re.sub(r"^[\d.\s]+", "", last) if first.isdecimal() else ""
-    choices = (f"{first}{' ' * (len(unit) > 1)}{unit}", last)
-    _refuse(
-        reading,
-        span_of(token),
-        coded("ask_one_or_other", first=first, last=last),
-        reading.replacements(span_of(token), *choices),
-    )
+    refuse(reading, span, why, repairs)
 
 
 def _no_project(reading: Reading, token: Token) -> None:
@@ -356,45 +245,34 @@ def _no_name(
     span, (what, lead), slugs = span_of(token), words, [slug for slug, _ in known]
     facts = {what: re.split(r"[:\s]+", token)[-1], "names": ", ".join(slugs)}
     why = coded(f"ask_no_{what}_of" if slugs else f"ask_no_{what}", **facts)
-    _refuse(
+    refuse(
         reading, span, why, reading.replacements(span, *(f"{lead} {slug}" for slug in slugs[:MAX_REPAIRS]))
     )
 
 
-def _past(reading: Reading, token: Token) -> None:
-    reading.add_problem("window_past", coded("ask_time_past"), span_of(token))
-
-
-def _within(reading: Reading, token: Token) -> None:
-    span = span_of(token)
-    length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
-    repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
-    why = coded("ask_within")
-    _refuse(reading, span, why, repairs)
-
-
 def _apart(reading: Reading, token: Token) -> None:
     repairs = reading.replacements(span_of(token), "same node", "same nvlink", "same rack")
-    _refuse(reading, span_of(token), coded("ask_apart"), repairs)
+    refuse(reading, span_of(token), coded("ask_apart"), repairs)
 
 
 _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "OTHER": _other_gpu,
-    "DEC": _fraction,
-    "NUM": _bare_number,
-    "GPUHOURS": _gpu_hours,
+    "DEC": refuse_fraction,
+    "NUM": refuse_bare_number,
+    "GPUHOURS": refuse_gpu_hours,
     "NOPROJECT": _no_project,
     "NOZONE": _no_zone,
-    "YESTERDAY": _past,
-    "WITHIN": _within,
+    "YESTERDAY": refuse_past,
+    "CLOCKHOURS": refuse_clock_or_length,
+    "WITHIN": refuse_within,
     "APART": _apart,
-    "RANGE": _range,
+    "RANGE": refuse_range,
     "QUANT": _quantity,
     "NODES": _nodes,
-    "HOURH": _hour_h,
-    "CLOCKWORDS": _clock_words,
-    "COMMALENGTH": _comma,
-    "MONTHWEEK": _week_of_month,
+    "HOURH": refuse_hour_h,
+    "CLOCKWORDS": refuse_clock_words,
+    "COMMALENGTH": refuse_comma,
+    "MONTHWEEK": refuse_week_of_month,
     "RUNSORGPUS": refuse_runs_or_gpus,
     "PRODUCT": refuse_product,
 }

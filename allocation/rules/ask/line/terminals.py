@@ -165,6 +165,11 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:the\s+)?end\s+of\s+(?:the\s+|this\s+)?(?:day|week)|eod|eow|cob|"
         r"close\s+of\s+business",
     ),
+    # Alone it would be one day, and people mean several.
+    (
+        "DAY",
+        rf"(?:(?<=by\s)|(?<=until\s)|(?<=till\s)|(?<=than\s)|(?<=deadline\s)){END_OF}",
+    ),
     ("PART", r"(?:in\s+the\s+|during\s+the\s+|at\s+)?(?:morning|afternoon|evening|night)"),
     (
         "TOGETHER",
@@ -174,6 +179,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("TOGETHER", r"(?:(?:prefer(?:ably)?|ideally)\s+)?(?:nvlink(?:ed)?(?:\s+domain)?)"),
     ("COMMALENGTH", COMMA_LENGTH),
+    ("CLOCKHOURS", r"\d{2}:\d{2}\s*(?:hours?|hrs?|h)(?![a-z\d])"),
     ("LENGTH", LENGTH),
     (
         "SHARE",

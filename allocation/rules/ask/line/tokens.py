@@ -277,12 +277,21 @@ def _ranges(line: str, tokens: list[Token]) -> Iterator[Token]:
         of_gpus = is_open and kinds[2] == "NUM" and after in _COUNTED
         is_either = kinds[1:2] == ["OR"] and kinds[:1] == kinds[2:] and kinds[0] in _EITHER
         is_number = is_open and (kinds[2] == "LENGTH" or (of_gpus and (has_length or kinds[1] == "OR")))
+        if _is_number_between(tokens[at : at + 4], _next_kind(tokens, at + 3)):
+            yield token_of("RANGE", line, tokens[at].start_pos or 0, tokens[at + 3].end_pos or 0)
+            at += 4
+            continue
         if is_either or is_number:
             yield token_of("RANGE", line, tokens[at].start_pos or 0, tokens[at + 2].end_pos or 0)
             at += 3
             continue
         yield tokens[at]
         at += 1
+
+
+def _is_number_between(tokens: list[Token], after: str) -> bool:
+    """Whether `between 2 and 4` counts the GPUs that follow."""
+    return [each.type for each in tokens] == ["BETWEEN", "NUM", "AND", "NUM"] and after in _COUNTED
 
 
 def _next_kind(tokens: list[Token], number: int) -> str:
@@ -351,6 +360,10 @@ def _triple(line: str, found: list[Token]) -> None:
     if kind:
         ends = found[-3].end_pos or 0
         found[-3:] = [token_of(kind, line, found[-1].start_pos or 0, ends)]
+    if [each.type for each in reversed(found[-4:])] == ["BETWEEN", "CLOCK", "AND", "CLOCK"]:
+        # `between 2 and 4`: both are in one half of the day.
+        ends = found[-4].end_pos or 0
+        found[-4:-1] = [token_of("HOURS", line, found[-2].start_pos or 0, ends)]
 
 
 def _joint(token: Token, following: Token, after: str) -> str:

@@ -26,7 +26,7 @@ from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, clock_read, duration_words
 from tenants.platform.coded import coded
 
-_HOURS_TO = re.compile(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through)\s+")
+_HOURS_TO = re.compile(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through|and)\s+")
 
 
 @dataclass(slots=True)
@@ -243,7 +243,8 @@ def _halves(reading: Reading, when: When, first: str, last: str) -> None:
         return
     pairs = [(begin, end) for begin in _either(starts.clock) for end in _either(ends.clock)]
     pairs.sort(key=lambda pair: _hours_between(*pair))
-    words = [f"{begin:%H:%M}-{end:%H:%M}" for begin, end in pairs[:2]]
+    lead = "between " if when.is_between else ""
+    words = [f"{lead}{begin:%H:%M}-{end:%H:%M}" for begin, end in pairs[:2]]
     when.window = None
     reading.add_problem(
         "which_half",

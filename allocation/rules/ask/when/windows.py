@@ -275,6 +275,8 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
     if starts.part or ends.part:
         reading.add_problem("no_start", _NO_START, starts.span if starts.part else ends.span)
         return
+    if _is_half_a_day(reading, starts, ends, span):
+        return
     first = instant_of(reading, starts, span, begins=True)
     if first is None:
         if reading.problems and reading.problems[-1].code == "window_past":
@@ -285,6 +287,19 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
     last = instant_of(reading, ends, span, after=first, end_of_day=True)
     if last is not None:
         _say_window(reading, first, last, span)
+
+
+def _is_half_a_day(reading: Reading, starts: Moment, ends: Moment, span: Span) -> bool:
+    """Whether `9-9` can be twelve hours or a whole day. Adds a problem with both."""
+    clocks = (starts.clock, ends.clock)
+    if clocks[0] != clocks[1] or ends.has_day or clocks[0] is None or not clocks[0].is_twelve_hour:
+        return False
+    first = clocks[0].time
+    later = first.replace(hour=(first.hour + 12) % 24)
+    choices = reading.replacements(span, *(f"{first:%H:%M}-{last:%H:%M}" for last in (later, first)))
+    why = coded("ask_which_half", time=f"{first:%H:%M}", later=f"{later:%H:%M}")
+    reading.add_problem("which_half", why, span, choices)
+    return True
 
 
 def _of_begun(reading: Reading, starts: Moment, ends: Moment, span: Span, day: Span) -> Iterator[Repair]:
@@ -366,7 +381,10 @@ def set_days(reading: Reading, moment: Moment) -> None:
         begins, ends = _part_bounds(reading, first, moment.part)
         words = f"starts in the {moment.part} of {first:%a %d %b}"
     if ends <= reading.now:
-        reading.add_problem("window_past", coded("ask_day_past"), moment.span, next_year(reading, moment))
+        is_today = moment.part and first == reading.today
+        why = coded("ask_time_past" if is_today else "ask_day_past")
+        choices = reading.replacements(moment.span, f"tomorrow {moment.part}") if is_today else []
+        reading.add_problem("window_past", why, moment.span, [*choices, *next_year(reading, moment)])
         return
     reading.values["start_by"] = ends
     if moment.days and first.weekday() == SATURDAY and last - first == 2 * ONE_DAY:

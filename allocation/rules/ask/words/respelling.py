@@ -38,12 +38,32 @@ _NUMBERS = dict(
     )
 )
 _DAY = "|".join(_DAYS)
+_MONTH_WORDS = r"(?:jan|jän|feb|mar|mär|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])"
 _SHORT = dict(zip(["mo", "di", "mi", "do", "fr", "sa", "so"], dict.fromkeys(_DAYS.values()), strict=True))
 _SHORT_DAY = rf"(?:{'|'.join(_SHORT)})\.?"
 _ENGLISH_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*"
 
 # A regular expression of whole words, and what they are read as. The first that matches counts.
 _WORDS: tuple[tuple[str, str], ...] = (
+    (r"(?:tonight|this evening|heute nacht|heute abend)(?: at| um)? (?:midnight|mitternacht)", "midnight"),
+    (r"midnight tonight|(?:heute )?um mitternacht(?= heute)", "midnight"),
+    (r"before(?= (?:the )?(?:end|last day) of )", "by"),
+    (r"later(?= (?:today|tonight|this ))", "please"),
+    (r"heute(?= in (?:an?|eine[mr]|zwei|drei|\d+) )", "please"),
+    (
+        r"(?:(?:an?|eine?) )?(?:¾|3/4|dreiviertel|three quarters)(?: of)?(?: an?)?[ -]?(?:hour|stunden?)",
+        "45 minutes",
+    ),
+    (r"(?:zero|null)(?= (?:gpus?|[a-z]+\d))", "0"),
+    (r"ein paar", "a few"),
+    (rf"vor(?= (?:dem )?(?:\d|{_DAY}))", "before"),
+    (rf"nach(?= (?:dem )?(?:\d|{_DAY}))", "after"),
+    (r"nicht|keine?[nrm]?", "not"),
+    (r"außer", "except"),
+    (r"ohne", "without"),
+    (r"mindestens|wenigstens", "at least"),
+    (r"höchstens", "at most"),
+    (r"alle[ns]?(?= (?:gpus?|[a-z]+\d))", "all"),
     (r"(?:at\s+)?first thing(?: in the morning)?", "in the morning"),
     (r"(?:christmas|xmas) eve|heiligabend", "24 dec"),
     (r"christmas(?: day)?|xmas|weihnachten", "25 dec"),
@@ -142,13 +162,35 @@ def _days(found: re.Match[str]) -> str:
     return "-".join({**_SHORT, **_DAYS}[each] for each in days)
 
 
+def _halves(found: re.Match[str]) -> str:
+    """`drei und eine halbe stunde` as `3.5 hours`."""
+    number = found[0].split()[0]
+    return f"{_NUMBERS.get(number, number)}.5 hours"
+
+
+def _day_of_month(found: re.Match[str]) -> str:
+    """`den 3.` as `the 3th`, which is read as any day with a number."""
+    return f"the {re.sub(r'[^0-9]', '', found[0])}th"
+
+
+def _clock_in_words(found: re.Match[str]) -> str:
+    """`six pm` as `6 pm`, and `nine to five` as `9 to 5`."""
+    return re.sub(_HOUR_WORD, lambda hour: str(_HOURS_IN_WORDS.index(hour[0]) + 1), found[0])
+
+
 def _part_of_hour(found: re.Match[str]) -> str:
-    """`halb drei` as `half past 2`, `viertel nach drei`, `viertel vor drei`."""
+    """`halb drei` as `half past 2`, `viertel nach drei`, `viertel vor drei`, `dreiviertel drei`."""
     *words, hour = found[0].split()
     number = int(_NUMBERS.get(hour, hour if hour.isdecimal() else "1"))
     if words == ["halb"]:
         return f"half past {(number - 2) % 12 + 1}"
     return f"quarter {'past' if words[-1] == 'nach' else 'to'} {number}"
+
+
+_HOURS_TEXT = "one two three four five six seven eight nine ten eleven twelve"
+_HOURS_IN_WORDS = _HOURS_TEXT.split()
+_HOUR_WORD = rf"\b(?:{'|'.join(_HOURS_IN_WORDS)})\b"
+_NAMED_DAY = r"(?:tomorrow|today|on |mon|tue|wed|thu|fri|sat|sun|for |$)"
 
 
 _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
@@ -159,7 +201,14 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         rf"{_SHORT_DAY}(?=\s+\d{{1,2}}(?:[:.]\d\d)?\s?(?:-|uhr|bis))",
         _days,
     ),
-    (rf"(?:halb|viertel (?:nach|vor)) (?:eins|\d{{1,2}}|{'|'.join(_NUMBERS)})", _part_of_hour),
+    (rf"(?:\d{{1,2}}|{'|'.join(_NUMBERS)}) und eine halbe stunden?", _halves),
+    (
+        rf"{_HOUR_WORD}(?=\s?(?:[ap]\.?m\b|o'?\s?clock))|"
+        rf"{_HOUR_WORD} (?:to|till|until) {_HOUR_WORD}(?=\s*{_NAMED_DAY})",
+        _clock_in_words,
+    ),
+    (rf"(?:den|der|dem|am) \d{{1,2}}\.(?!\d|\s?\d{{1,2}}\.\d|\s?{_MONTH_WORDS})", _day_of_month),
+    (rf"(?:halb|viertel (?:nach|vor)|dreiviertel) (?:eins|\d{{1,2}}|{'|'.join(_NUMBERS)})", _part_of_hour),
     (rf"{_ENGLISH_DAY}\s?\+\s?{_ENGLISH_DAY}", lambda found: found[0].replace("+", ",")),
     ("|".join(sorted(_NAMED, key=len, reverse=True)), lambda found: _NAMED[found[0]]),
 )

@@ -4,7 +4,7 @@ The same view serves a page (`/book?q=`), a fragment next to the timeline, and a
 JavaScript.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from http import HTTPStatus
@@ -28,10 +28,10 @@ from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.recurrence import Recurrence
 from allocation.rules.workload_names import LABEL as WORKLOAD_LABEL
-from allocation.services.bookings.checks.remedies import FIELDS, request_of
+from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import kinds_said
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, of_all_dates, rule_of
+from allocation.services.bookings.series import Repeat, of_all_dates
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
@@ -151,13 +151,10 @@ def _with_requests(refusal: Refused, context: dict[str, Any], zone: ZoneInfo) ->
         return refusal
     rule: Recurrence | None = context["rule"]
 
-    def text_of(each: Mapping[str, Any]) -> str:
-        again = None if rule is None else rule_of(each, rule)
-        return series_text(document_text(request_of(each, ask), zone), again)
-
+    shown = with_lines(refusal, ask, zone, rule)
     texts = [
-        each if "tier" in each or not (FIELDS & each.keys()) else {"request": text_of(each)}
-        for each in refusal.alternatives
+        each if "tier" in each or "request" not in each else {"request": each["request"]}
+        for each in shown.alternatives
     ]
     return replace(refusal, alternatives=texts)
 

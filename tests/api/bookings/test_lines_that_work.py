@@ -1,0 +1,47 @@
+"""What would work instead of a refused line is a line, too, and it is not refused."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.builders import Site, said
+
+LINES = {
+    "more than the quota": ("5 h100 2h", None),
+    "more, in a window": ("5 h100 friday 10-12", None),
+    "longer than the tier allows": ("1 h100 8d spot", None),
+    "longer, the tier in its field": ("1 h100 8d", "spot"),
+    "past its deadline": ("1 h100 30h by tomorrow 9am", None),
+    "beyond the horizon": ("1 h100 2h on 2030-01-05", None),
+}
+
+
+@pytest.mark.parametrize("path", ["quotes", "bookings", "bookings/batch"])
+@pytest.mark.parametrize("case", LINES)
+def test_each_offered_line_works_as_it_is(site: Site, case: str, path: str) -> None:
+    line, tier = LINES[case]
+    body = {"project": "folding", **({"tier": tier} if tier else {})}
+    refused = _refusal(site, path, body | {"request": line})
+    lines = [each["request"] for each in refused["alternatives"] if "request" in each]
+    assert lines, refused
+    for offered in lines:
+        answer: Any = site.researcher.post("quotes", body | {"request": offered})
+        assert answer.status_code == 200, (offered, said(answer))
+
+
+def _refusal(site: Site, path: str, body: dict[str, str]) -> Any:  # noqa: ANN401 (JSON)
+    if path == "bookings/batch":
+        batch: Any = site.researcher.post(path, {"items": [body], "mode": "some"})
+        return said(batch)["items"][0]["error"]
+    answer: Any = site.researcher.post(path, body)
+    assert answer.status_code in (409, 422), said(answer)
+    return said(answer)
+
+
+def test_a_series_of_lines_is_offered_as_a_line_with_its_recurrence(site: Site) -> None:
+    body = {"project": "folding", "request": "5 h100 every day 9-10 for 3 days"}
+    refused = said(site.researcher.post("series", body))
+    lines = [each["request"] for each in refused["alternatives"] if "request" in each]
+    assert lines, refused
+    answer: Any = site.researcher.post("series", body | {"request": lines[0]})
+    assert answer.status_code == 201, (lines[0], said(answer))
