@@ -19,6 +19,7 @@ FEATURES = Features(
     "insights",
     "jira",
     "notebooks",
+    "operator_roles",
     "policy_lab",
     "progress",
     "stand_ins",

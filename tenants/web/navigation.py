@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tenants.access import Actor
 from tenants.models import Project
+from tenants.rules.operator_roles import Area, Rights
 
 ADMIN, LEAD = "admin", "lead"
 
@@ -14,7 +15,8 @@ class Page:
     """A page of an organisation, or of operators.
 
     `suffix` is its address below that; `icon` the name in the sprite without its `i-`. `words` find it in
-    the search, next to its label. `who` may open it: everybody, leads or admins.
+    the search, next to its label. `who` may open it: everybody, leads or admins; an operator who reads
+    the `area`.
     """
 
     label: str
@@ -23,6 +25,7 @@ class Page:
     words: str = ""
     who: str = ""
     about: str = ""
+    area: Area = Area.OWN
 
     @property
     def found_by(self) -> str:
@@ -90,63 +93,66 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
     (
         "",
         (
-            Page("Overview", "overview", "home"),
-            Page("Fleet", "fleet", "chip", "nodes gpus machines"),
-            Page("Bookings", "bookings", "list", "queue waits jobs"),
-            Page("Timeline", "timeline", "cal"),
-            Page("Decisions", "decisions", "flask", "replay cycle"),
-            Page("Insights", "insights", "gauge", "figures charts"),
+            Page("Overview", "overview", "home", area=Area.OVERVIEW),
+            Page("Fleet", "fleet", "chip", "nodes gpus machines", area=Area.NODES),
+            Page("Bookings", "bookings", "list", "queue waits jobs", area=Area.BOOKINGS),
+            Page("Timeline", "timeline", "cal", area=Area.BOOKINGS),
+            Page("Decisions", "decisions", "flask", "replay cycle", area=Area.BOOKINGS),
+            Page("Insights", "insights", "gauge", "figures charts", area=Area.OVERVIEW),
         ),
     ),
     (
         "Fleet",
         (
-            Page("Maintenance", "maintenance", "wrench", "outage freeze drain"),
-            Page("Moves", "compaction", "swap", "compaction relocation"),
-            Page("Stops", "stops", "block", "freeze"),
-            Page("Contested pauses", "appeals", "pause", "appeals objections"),
-            Page("Capacity", "capacity", "gauge", "demand report purchases"),
-            Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
-            Page("Other clusters", "clusters", "chip", "slurm sacct import observe accounts"),
+            Page("Maintenance", "maintenance", "wrench", "outage freeze drain", area=Area.NODES),
+            Page("Moves", "compaction", "swap", "compaction relocation", area=Area.FLEET),
+            Page("Stops", "stops", "block", "freeze", area=Area.RULES),
+            Page("Contested pauses", "appeals", "pause", "appeals objections", area=Area.APPEALS),
+            Page("Capacity", "capacity", "gauge", "demand report purchases", area=Area.FLEET),
+            Page("Machines", "machines", "plus", "cloud burst providers rented orphans", area=Area.FLEET),
+            Page(
+                "Other clusters", "clusters", "chip", "slurm sacct import observe accounts", area=Area.FLEET
+            ),
         ),
     ),
     (
         "Rules",
         (
-            Page("Policy", "policy", "shield", "solver weights order lab"),
-            Page("Tiers", "tiers", "tiers", "priority pause"),
-            Page("Quotas", "quotas", "gauge", "guarantees organisations"),
-            Page("Exceptions", "overrides", "plus", "overrides requests for more"),
-            Page("Catalogue", "catalogue", "list", "gpu classes models"),
-            Page("Speeds", "speeds", "clock", "relative speed classes"),
-            Page("Requirements", "requirements", "check", "terms training"),
+            Page("Policy", "policy", "shield", "solver weights order lab", area=Area.RULES),
+            Page("Tiers", "tiers", "tiers", "priority pause", area=Area.RULES),
+            Page("Quotas", "quotas", "gauge", "guarantees organisations", area=Area.RULES),
+            Page("Exceptions", "overrides", "plus", "overrides requests for more", area=Area.RULES),
+            Page("Catalogue", "catalogue", "list", "gpu classes models", area=Area.RULES),
+            Page("Speeds", "speeds", "clock", "relative speed classes", area=Area.RULES),
+            Page("Requirements", "requirements", "check", "terms training", area=Area.RULES),
         ),
     ),
     (
         "Money",
         (
-            Page("Prices", "prices", "tag", "price book drafts"),
-            Page("Budgets", "budgets", "coin", "platform alerts"),
-            Page("Corrections", "corrections", "undo", "refund charge"),
-            Page("Disputes", "disputes", "chat"),
+            Page("Prices", "prices", "tag", "price book drafts", area=Area.MONEY),
+            Page("Budgets", "budgets", "coin", "platform alerts", area=Area.MONEY),
+            Page("Corrections", "corrections", "undo", "refund charge", area=Area.MONEY),
+            Page("Disputes", "disputes", "chat", area=Area.DISPUTES),
         ),
     ),
     (
         "People",
         (
-            Page("Tenants", "tenants", "people", "organisations customers"),
-            Page("Accounts", "accounts", "user", "passwords operators"),
-            Page("Access", "access", "shield", "read as organisation"),
-            Page("Announcements", "announcements", "bell"),
+            Page("Tenants", "tenants", "people", "organisations customers", area=Area.PEOPLE),
+            Page("Accounts", "accounts", "user", "passwords operators", area=Area.PEOPLE),
+            Page("Access", "access", "shield", "read as organisation", area=Area.ACCESS),
+            Page("Roles", "roles", "shield", "operators rights second person", area=Area.ROLES),
+            Page("Announcements", "announcements", "bell", area=Area.PEOPLE),
         ),
     ),
     (
         "System",
         (
-            Page("Portal", "portal", "gear", "health status"),
-            Page("Webhooks", "webhooks", "link"),
-            Page("Failed messages", "failed-messages", "warn"),
-            Page("Log", "log", "log", "audit"),
+            Page("Portal", "portal", "gear", "health status", area=Area.SYSTEM),
+            Page("Webhooks", "webhooks", "link", area=Area.SYSTEM),
+            Page("Failed messages", "failed-messages", "warn", area=Area.SYSTEM),
+            Page("Log", "log", "log", "audit", area=Area.LOG),
         ),
     ),
 )
@@ -266,7 +272,7 @@ AREAS = ("settings", "organisation")
 
 
 def navigation(
-    path: str, actor: Actor | None, projects: tuple[Project, ...], *, is_operator: bool
+    path: str, actor: Actor | None, projects: tuple[Project, ...], rights: Rights
 ) -> tuple[NavGroup, ...]:
     """The groups of the side bar."""
     groups: list[NavGroup] = []
@@ -277,12 +283,17 @@ def navigation(
             NavGroup(label, tuple(_item(at, base, each) for each in pages)) for label, pages in TENANT_NAV
         ]
         groups[1:1] = _projects_nav(path, base, projects)
-    if is_operator:
-        at, lead = UNDER.get(path, path), "Operator" if groups else ""
-        for label, pages in OPERATOR_NAV:
-            items = tuple(_item(at, "/ops/", each) for each in pages)
+    at, lead = UNDER.get(path, path), "Operator" if groups else ""
+    for label, pages in OPERATOR_NAV:
+        items = tuple(_item(at, "/ops/", each) for each in pages if rights.may(each.area))
+        if items:
             groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
     return tuple(groups)
+
+
+def operator_pages(rights: Rights) -> Iterator[Page]:
+    """The operators' pages that these rights open."""
+    return (each for _, pages in OPERATOR_NAV for each in pages if rights.may(each.area))
 
 
 def area_of(path: str, actor: Actor | None) -> NavGroup | None:
