@@ -23,7 +23,7 @@ from tenants.rules.operator_roles import NO_RIGHTS, ROLES, Area, Grant, Rights, 
 from tenants.words import refusal_text
 
 MOST_NAMED = 3
-"""Site operators whom a refusal names."""
+"""Site operators that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)

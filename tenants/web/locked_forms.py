@@ -5,6 +5,7 @@ It is done in the finished page, so that no template can forget it.
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from django.http import HttpResponse
@@ -19,6 +20,7 @@ _CONTROL = re.compile(r"<(button|input|select|textarea)\b(?![^>]*\sdisabled\b)")
 _ACTION, _ID = re.compile(r'\baction="([^"]*)"'), re.compile(r'\bid="([^"]*)"')
 
 
+@lru_cache(256)
 def area_of_page(path: str) -> Area | None:
     """The area of the operators' page at the address; None for other pages."""
     try:

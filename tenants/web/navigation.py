@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from tenants.access import Actor
 from tenants.models import Project
-from tenants.rules.operator_roles import Area, Rights
+from tenants.rules.operator_roles import Rights
+from tenants.web.locked_forms import area_of_page
 
 ADMIN, LEAD = "admin", "lead"
 
@@ -15,8 +16,7 @@ class Page:
     """A page of an organisation, or of operators.
 
     `suffix` is its address below that; `icon` the name in the sprite without its `i-`. `words` find it in
-    the search, next to its label. `who` may open it: everybody, leads or admins; an operator who reads
-    the `area`.
+    the search, next to its label. `who` may open it: everybody, leads or admins.
     """
 
     label: str
@@ -25,7 +25,6 @@ class Page:
     words: str = ""
     who: str = ""
     about: str = ""
-    area: Area = Area.OWN
 
     @property
     def found_by(self) -> str:
@@ -93,66 +92,64 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
     (
         "",
         (
-            Page("Overview", "overview", "home", area=Area.OVERVIEW),
-            Page("Fleet", "fleet", "chip", "nodes gpus machines", area=Area.NODES),
-            Page("Bookings", "bookings", "list", "queue waits jobs", area=Area.BOOKINGS),
-            Page("Timeline", "timeline", "cal", area=Area.BOOKINGS),
-            Page("Decisions", "decisions", "flask", "replay cycle", area=Area.BOOKINGS),
-            Page("Insights", "insights", "gauge", "figures charts", area=Area.OVERVIEW),
+            Page("Overview", "overview", "home"),
+            Page("Fleet", "fleet", "chip", "nodes gpus machines"),
+            Page("Bookings", "bookings", "list", "queue waits jobs"),
+            Page("Timeline", "timeline", "cal"),
+            Page("Decisions", "decisions", "flask", "replay cycle"),
+            Page("Insights", "insights", "gauge", "figures charts"),
         ),
     ),
     (
         "Fleet",
         (
-            Page("Maintenance", "maintenance", "wrench", "outage freeze drain", area=Area.NODES),
-            Page("Moves", "compaction", "swap", "compaction relocation", area=Area.FLEET),
-            Page("Stops", "stops", "block", "freeze", area=Area.RULES),
-            Page("Contested pauses", "appeals", "pause", "appeals objections", area=Area.APPEALS),
-            Page("Capacity", "capacity", "gauge", "demand report purchases", area=Area.FLEET),
-            Page("Machines", "machines", "plus", "cloud burst providers rented orphans", area=Area.FLEET),
-            Page(
-                "Other clusters", "clusters", "chip", "slurm sacct import observe accounts", area=Area.FLEET
-            ),
+            Page("Maintenance", "maintenance", "wrench", "outage freeze drain"),
+            Page("Moves", "compaction", "swap", "compaction relocation"),
+            Page("Stops", "stops", "block", "freeze"),
+            Page("Contested pauses", "appeals", "pause", "appeals objections"),
+            Page("Capacity", "capacity", "gauge", "demand report purchases"),
+            Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
+            Page("Other clusters", "clusters", "chip", "slurm sacct import observe accounts"),
         ),
     ),
     (
         "Rules",
         (
-            Page("Policy", "policy", "shield", "solver weights order lab", area=Area.RULES),
-            Page("Tiers", "tiers", "tiers", "priority pause", area=Area.RULES),
-            Page("Quotas", "quotas", "gauge", "guarantees organisations", area=Area.RULES),
-            Page("Exceptions", "overrides", "plus", "overrides requests for more", area=Area.RULES),
-            Page("Catalogue", "catalogue", "list", "gpu classes models", area=Area.RULES),
-            Page("Speeds", "speeds", "clock", "relative speed classes", area=Area.RULES),
-            Page("Requirements", "requirements", "check", "terms training", area=Area.RULES),
+            Page("Policy", "policy", "shield", "solver weights order lab"),
+            Page("Tiers", "tiers", "tiers", "priority pause"),
+            Page("Quotas", "quotas", "gauge", "guarantees organisations"),
+            Page("Exceptions", "overrides", "plus", "overrides requests for more"),
+            Page("Catalogue", "catalogue", "list", "gpu classes models"),
+            Page("Speeds", "speeds", "clock", "relative speed classes"),
+            Page("Requirements", "requirements", "check", "terms training"),
         ),
     ),
     (
         "Money",
         (
-            Page("Prices", "prices", "tag", "price book drafts", area=Area.MONEY),
-            Page("Budgets", "budgets", "coin", "platform alerts", area=Area.MONEY),
-            Page("Corrections", "corrections", "undo", "refund charge", area=Area.MONEY),
-            Page("Disputes", "disputes", "chat", area=Area.DISPUTES),
+            Page("Prices", "prices", "tag", "price book drafts"),
+            Page("Budgets", "budgets", "coin", "platform alerts"),
+            Page("Corrections", "corrections", "undo", "refund charge"),
+            Page("Disputes", "disputes", "chat"),
         ),
     ),
     (
         "People",
         (
-            Page("Tenants", "tenants", "people", "organisations customers", area=Area.PEOPLE),
-            Page("Accounts", "accounts", "user", "passwords operators", area=Area.PEOPLE),
-            Page("Access", "access", "shield", "read as organisation", area=Area.ACCESS),
-            Page("Roles", "roles", "shield", "operators rights second person", area=Area.ROLES),
-            Page("Announcements", "announcements", "bell", area=Area.PEOPLE),
+            Page("Tenants", "tenants", "people", "organisations customers"),
+            Page("Accounts", "accounts", "user", "passwords operators"),
+            Page("Access", "access", "shield", "read as organisation"),
+            Page("Roles", "roles", "shield", "operators rights second person"),
+            Page("Announcements", "announcements", "bell"),
         ),
     ),
     (
         "System",
         (
-            Page("Portal", "portal", "gear", "health status", area=Area.SYSTEM),
-            Page("Webhooks", "webhooks", "link", area=Area.SYSTEM),
-            Page("Failed messages", "failed-messages", "warn", area=Area.SYSTEM),
-            Page("Log", "log", "log", "audit", area=Area.LOG),
+            Page("Portal", "portal", "gear", "health status"),
+            Page("Webhooks", "webhooks", "link"),
+            Page("Failed messages", "failed-messages", "warn"),
+            Page("Log", "log", "log", "audit"),
         ),
     ),
 )
@@ -285,15 +282,21 @@ def navigation(
         groups[1:1] = _projects_nav(path, base, projects)
     at, lead = UNDER.get(path, path), "Operator" if groups else ""
     for label, pages in OPERATOR_NAV:
-        items = tuple(_item(at, "/ops/", each) for each in pages if rights.may(each.area))
+        items = tuple(_item(at, "/ops/", each) for each in pages if _is_open(each, rights))
         if items:
             groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
     return tuple(groups)
 
 
+def _is_open(page: Page, rights: Rights) -> bool:
+    """Whether the rights read the area that the operators' page declares."""
+    area = area_of_page(f"/ops/{page.suffix}")
+    return area is not None and rights.may(area)
+
+
 def operator_pages(rights: Rights) -> Iterator[Page]:
     """The operators' pages that these rights open."""
-    return (each for _, pages in OPERATOR_NAV for each in pages if rights.may(each.area))
+    return (each for _, pages in OPERATOR_NAV for each in pages if _is_open(each, rights))
 
 
 def area_of(path: str, actor: Actor | None) -> NavGroup | None:

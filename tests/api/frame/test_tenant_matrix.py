@@ -50,8 +50,7 @@ OPEN = {
     "policy/versions/<int:number>/shadow",
     "policy/versions/<int:number>/shadow/end",
     "platform-machines/<uuid:machine_id>/release",
-    "policy/trials/<uuid:trial_id>",
-    "policy/trials/<uuid:trial_id>/cancel",
+    *(f"policy/trials/<uuid:trial_id>{act}" for act in ("", "/cancel")),
     "policy/versions/<int:number>/difference/<int:against>",
     *(f"clusters/<slug:slug>/{noun}" for noun in ("jobs", "accounts", "types")),
     "fleet/nodes/<slug:name>",
@@ -75,6 +74,7 @@ OPEN = {
     # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
     "operator-access/<uuid:access_id>/end",
+    *(f"operator-roles/<uuid:role_id>/{act}" for act in ("approve", "end")),
     "operator-notifications/<uuid:notification_id>",
     # Everybody may close a banner that they see.
     *(f"announcements/<uuid:announcement_id>/{act}" for act in ("dismiss", "withdraw")),
@@ -369,7 +369,7 @@ NOBODYS = {
     "calendar_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
-    "access_id": str(uuid4()),
+    **dict.fromkeys(("access_id", "role_id"), str(uuid4())),
     "announcement_id": str(uuid4()),
     "version_id": str(uuid4()),
     "requirement_id": str(uuid4()),

@@ -73,7 +73,8 @@ ROUTES = {
     "bookings": "decisions fleet/bookings",
     "appeals": "platform/pause-appeals",
     "disputes": "disputes",
-    "rules": "gpu-classes gpu-models overrides policy quota-windows quotas requirements stops tiers workloads",
+    "rules": "gpu-classes gpu-models overrides policy quota-windows quotas requirements stops tiers"
+    " workloads",
     "money": "corrections platform-budgets platform-variances price-books",
     "people": "announcements fleet/tenants tenants",
     "access": "operator-access",
@@ -111,9 +112,17 @@ def test_every_page_of_operators_declares_its_area_and_each_role_gets_what_it_sa
     }
     wrong = []
     for role, user in _people().items():
-        client = Client()
+        client, opened = Client(), set()
         client.force_login(user)
         for route, area in declared.items():
+            # Of the areas that are open to the role, one page; of the others, each.
+            if (
+                role in TABLE[area.value][0].split()
+                and area in opened
+                and role in TABLE[area.value][1].split()
+            ):
+                continue
+            opened.add(area)
             path = NAME.sub(lambda found: DEFAULTS[found[1]], route)
             for method, act in (("GET", False), ("POST", True)):
                 may = role in TABLE[area.value][int(act)].split()
