@@ -214,7 +214,7 @@ _SENTENCES: dict[str, Promise] = {
     "bookers_only": gettext_lazy("Only researchers and leads of this project can book in it."),
     "admins_only": gettext_lazy("Only the tenant's admins may do this."),
     "role_needed_to_act": gettext_lazy(
-        "Only operators with the role %(roles)s may do this. Your roles: %(own)s. Roles are given by"
+        "Only operators with the role %(roles)s may change this. Your roles: %(own)s. Roles are given by"
         " %(people)s."
     ),
     "role_needed_to_read": gettext_lazy(

@@ -177,17 +177,25 @@ class Endpoints:
 
     def put(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
         """Declares a PUT, which needs no key: a repetition changes nothing."""
+        return self._change("put", at, summary, out, terms, operation)
 
+    def patch(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
+        """Declares a PATCH of terms that have a version, so that a repetition changes nothing."""
+        return self._change("patch", at, summary, out, terms, operation)
+
+    def _change(
+        self, method: str, at: str, summary: str, out: Out, terms: type[Any], operation: str
+    ) -> Declare:
         def declare(handler: Handler) -> Handler:
             body = body_of_terms(terms)
 
             @described(operation or handler.__name__, summary, answer=out, request=body)
-            def put(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+            def change(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
                 sent = view.sent(body)
                 with view.opened():
                     return Response(out(handler(view, sent, **keys)).data)
 
-            return self._add(at, "put", put, handler)
+            return self._add(at, method, change, handler)
 
         return declare
 
