@@ -14,10 +14,16 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tenants.models import KnownPerson, Membership, Project, Role, User
-from tenants.platform.errors import denied, missing
+from tenants.platform.errors import Refused, denied, missing
 from tenants.platform.reference import by_version
+from tenants.platform.wall import operator_tx
+from tenants.queries import site_operators
 from tenants.rules.moments import instant_text
+from tenants.rules.operator_roles import NO_RIGHTS, ROLES, Area, Grant, Rights, role_words, roles_for
 from tenants.words import refusal_text
+
+MOST_NAMED = 3
+"""Site operators that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,30 @@ def tenants_of(user: User, now: datetime) -> list[TenantChoice]:
             [user.credential, now],
         )
         return [TenantChoice(*row) for row in cursor.fetchall()]
+
+
+def operator_rights(user: User, now: datetime) -> Rights:
+    """The roles of the operator behind the credential; none for other people."""
+    if not user.is_staff:
+        return NO_RIGHTS
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_operator_roles(%s, %s)", [user.credential, now])
+        return Rights(tuple(Grant(role, tuple(names)) for role, names in cursor.fetchall()))
+
+
+def role_needed(rights: Rights, area: Area, *, act: bool) -> Refused:
+    """The refusal for an operator whose roles do not reach: which do, and who gives them."""
+    able = roles_for(area, act=act)
+    labels = [ROLES[each].label for each in able]
+    with operator_tx():
+        people = [each.display_name for each in site_operators()]
+    facts = {
+        "roles": " or ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels),
+        "own": role_words(rights.grants) or "none",
+        "people": ", ".join(people[:MOST_NAMED]),
+    }
+    sentence = "role_needed_to_act" if act else "role_needed_to_read"
+    return Refused("role_needed", refusal_text(sentence, **facts), "denied")
 
 
 def rights_of(credentials: Iterable[bytes], now: datetime) -> dict[bytes, frozenset[object]]:

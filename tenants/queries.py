@@ -18,6 +18,7 @@ from tenants.models import (
     Membership,
     Notification,
     NotificationSettings,
+    OperatorRole,
     OutboxMessage,
     Project,
     PublishedEvent,
@@ -29,12 +30,25 @@ from tenants.models import (
     Tier,
     User,
 )
+from tenants.rules.operator_roles import SITE, Area, Grant, Rights, roles_for
 
 
-def is_only_operator(user_id: int) -> bool:
-    """Returns whether nobody else can be the second person of an operator's change."""
-    others = User.objects.filter(is_staff=True, is_active=True).exclude(id=user_id)
-    return not others.exists()
+def is_only_operator(user_id: int, area: Area) -> bool:
+    """Returns whether nobody else can be the second person of an operator's change in the area."""
+    able = OperatorRole.objects.filter(OperatorRole.in_force(), role__in=roles_for(area, act=True))
+    return not able.exclude(user=user_id).exists()
+
+
+def rights_of_operator(user_id: int) -> Rights:
+    """The present rights of an operator, for services: a web process has no right to read them."""
+    rows = OperatorRole.objects.filter(OperatorRole.in_force(), user=user_id).order_by("role")
+    return Rights(tuple(Grant(role, tuple(names)) for role, names in rows.values_list("role", "names")))
+
+
+def site_operators() -> list[User]:
+    """The operators who may do everything, by sign-in name."""
+    rows = OperatorRole.objects.filter(OperatorRole.in_force(), role=SITE)
+    return list(User.objects.filter(id__in=rows.values("user")).order_by("username"))
 
 
 @dataclass(frozen=True, slots=True)

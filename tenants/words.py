@@ -213,6 +213,14 @@ _SENTENCES: dict[str, Promise] = {
     "group_role_project": gettext_lazy("Choose a role from the list."),
     "bookers_only": gettext_lazy("Only researchers and leads of this project can book in it."),
     "admins_only": gettext_lazy("Only the tenant's admins may do this."),
+    "role_needed_to_act": gettext_lazy(
+        "Only operators with the role %(roles)s may change this. Your roles: %(own)s. Roles are given by"
+        " %(people)s."
+    ),
+    "role_needed_to_read": gettext_lazy(
+        "Only operators with the role %(roles)s may open this. Your roles: %(own)s. Roles are given by"
+        " %(people)s."
+    ),
     "operators_only": gettext_lazy("Only the platform's operators may do this."),
     "bad_idempotency_key": gettext_lazy(
         "An Idempotency-Key has 1 to %(key_max)s printable ASCII characters."

@@ -14,6 +14,7 @@ from tenants.access import Actor, actor_by_id
 from tenants.models import (
     GpuClass,
     Membership,
+    OperatorRole,
     Password,
     Project,
     Quota,
@@ -23,6 +24,7 @@ from tenants.models import (
     Tier,
     User,
 )
+from tenants.rules.operator_roles import SITE
 from tests.roles import as_owner, as_system
 
 PASSWORD = "correct horse battery"
@@ -65,6 +67,8 @@ def a_user(
             first_name=first_name,
             time_zone=time_zone,
         )
+        if is_staff:
+            OperatorRole.objects.create(user=user, role=SITE, created=timezone.now(), since=timezone.now())
         # `set_password` and `save` would look for an old one.
         Password.objects.create(user=user, encoded=make_password(PASSWORD))
     return user
@@ -84,9 +88,15 @@ def a_session(user: User) -> Session:
         )
 
 
-def an_operator(username: str = "") -> User:
-    """A person who runs the platform and belongs to no tenant."""
-    return a_user(username, is_staff=True)
+def an_operator(username: str = "", role: str = SITE, *names: str) -> User:
+    """A person who runs the platform and belongs to no tenant; without a role if it is empty."""
+    user = a_user(username, is_staff=True)
+    if role != SITE:
+        with as_owner():
+            OperatorRole.objects.filter(user=user).update(role=role or "support", names=names)
+            if not role:
+                OperatorRole.objects.filter(user=user).update(ended=timezone.now())
+    return user
 
 
 def a_member(project: Project, role: str = Role.RESEARCHER, *, user: User | None = None) -> Membership:

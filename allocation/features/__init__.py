@@ -20,6 +20,7 @@ FEATURES = Features(
     "jira",
     "limit_cuts",
     "notebooks",
+    "operator_roles",
     "policy_lab",
     "progress",
     "stand_ins",

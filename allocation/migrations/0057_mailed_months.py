@@ -17,7 +17,7 @@ RIGHTS = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0054_zones'),
+        ('allocation', '0055_tier_energy'),
         ('tenants', '0009_rights_to_credentials'),
     ]
 

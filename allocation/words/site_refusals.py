@@ -138,6 +138,9 @@ SENTENCES: dict[str, Promise] = {
     ),
     "maintenance_past": gettext_lazy("Maintenance can't start in the past."),
     "maintenance_long": gettext_lazy("Maintenance lasts at most 90 days."),
+    "not_your_nodes": gettext_lazy(
+        "%(node)s is not among the nodes of your roles: %(own)s. Roles are given by %(people)s."
+    ),
     "one_target": gettext_lazy("Name either a rack or a node."),
     "outage_length": gettext_lazy("A planned outage takes at least a minute and at most four hours."),
     "freeze_length": gettext_lazy("A freeze lasts at most 30 days."),

@@ -28,6 +28,7 @@ from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.fields import Day
 from tenants.platform.rest.schema import described
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 
 class PlatformBudgetNew(AmountChange):
@@ -39,6 +40,8 @@ class PlatformBudgetNew(AmountChange):
 
 class PlatformBudgets(ApiView):
     """The budgets of the platform, which count bookings of all organisations."""
+
+    area = Area.MONEY
 
     @described(
         "list_platform_budgets",
@@ -81,6 +84,8 @@ class PlatformBudgets(ApiView):
 class PlatformLadder(ApiView):
     """The ladder of a budget of the platform."""
 
+    area = Area.MONEY
+
     @described("get_platform_ladder", "The ladder of a budget (operators)", answer=LadderOut)
     def get(self, request: Request, budget_id: UUID) -> Response:
         """Describes the rungs."""
@@ -107,6 +112,8 @@ class PlatformLadder(ApiView):
 
 class PlatformAlerts(ApiView):
     """The history of alerts and limits of a budget of the platform."""
+
+    area = Area.MONEY
 
     @described(
         "list_platform_budget_alerts",

@@ -18,6 +18,7 @@ from tenants.platform.rest.fields import Instant, Money, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 
 class PriceOut(Strict):
@@ -83,6 +84,7 @@ class PriceBookNew(Strict):
 class PriceBooks(ApiView):
     """All versions, the latest first."""
 
+    area = Area.MONEY
     queries = {"GET": PageQuery}
 
     @described(

@@ -29,6 +29,7 @@ from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
 from tenants.platform.errors import Refused, denied, missing
 from tenants.queries import is_only_operator
+from tenants.rules.operator_roles import Area
 
 State = PriceDraft.State
 
@@ -232,7 +233,7 @@ def price_draft_publish(*, publisher_id: int, draft_id: UUID, revision: int, now
     """
     with transaction.atomic():
         draft = _locked(draft_id)
-        if draft.author_id == publisher_id and not is_only_operator(publisher_id):
+        if draft.author_id == publisher_id and not is_only_operator(publisher_id, Area.MONEY):
             raise Refused(
                 "second_person_needed",
                 refusal_text("second_person_needed"),

@@ -20,6 +20,7 @@ from billing.services import draft_changes, is_outdated, price_draft_create, sli
 from tenants.access import Actor
 from tenants.models import GpuClass, Tier, User
 from tenants.queries import is_only_operator
+from tenants.rules.operator_roles import Area
 from tenants.services import seconds_text
 from tenants.web.frame import operator_page, tenant_page
 
@@ -120,13 +121,13 @@ def _fees(tier: Tier, book: PriceBook | None) -> Fees:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.MONEY)
 def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows versions and drafts; POST writes a draft with the latest prices, to be changed."""
     now = timezone.now()
     if request.method == "POST":
         draft = price_draft_create(author_id=operator.pk, terms=None, now=now)
-        then = "publish it" if is_only_operator(operator.pk) else "another operator checks it"
+        then = "publish it" if is_only_operator(operator.pk, Area.MONEY) else "another operator checks it"
         messages.success(request, f"Draft written. Change its prices, then {then}.")
         return redirect("price-draft", draft.id)
     drafts = PriceDraft.objects.filter(state=PriceDraft.State.OPEN)
@@ -134,7 +135,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     context = {
         **shown,
         "books": PriceBook.objects.select_related("draft__author", "draft__decided_by"),
-        "is_only_operator": is_only_operator(operator.pk),
+        "is_only_operator": is_only_operator(operator.pk, Area.MONEY),
         "current": shown["book"],
         "drafts": [
             (draft, len(draft_changes(draft)), is_outdated(draft))

@@ -17,6 +17,7 @@ from billing.rules import BudgetOwner, BudgetTerms, Period, month_of
 from billing.services import Rung, budget_put, budget_set, campaign_create, ladder_set
 from tenants.access import Actor, actor_by_id
 from tenants.models import Membership, Project, Quota, Role, Tenant, User
+from tenants.rules.operator_roles import READ_ONLY, SITE
 from tenants.services import (
     NewAccount,
     Share,
@@ -73,13 +74,17 @@ PEOPLE: dict[str, tuple[str, list[tuple[str, str | None, Role]]]] = {
     ),
     "lea": ("Lea Brandt", [("helix", "protein-folding", Role.VIEWER)]),
     "ada": ("Ada Krol", [("helix", None, Role.TENANT_ADMIN)]),
-    # A token belongs to a tenant, so the operator needs a membership.
+    # A token belongs to a tenant, so operators need a membership.
     "olaf": ("Olaf Brekke", [("helix", "cryo-em", Role.VIEWER)]),
+    "svea": ("Svea Nord", [("helix", "cryo-em", Role.VIEWER)]),
+    "rita": ("Rita Falk", [("helix", "cryo-em", Role.VIEWER)]),
     "nils": ("Nils Aune", [("northlab", "climate", Role.RESEARCHER)]),
     "freya": ("Freya Dahl", [("northlab", "climate", Role.LEAD)]),
     "sigrid": ("Sigrid Holm", [("northlab", None, Role.TENANT_ADMIN)]),
 }
 OPERATOR = "olaf"
+# Sign-in name of an operator -> role.
+OPERATORS = {OPERATOR: SITE, "svea": SITE, "rita": READ_ONLY}
 # Role in the demo -> sign-in name, and the tenant of the token.
 DEMO_ROLES = {
     "researcher": ("mara", "helix"),
@@ -87,6 +92,8 @@ DEMO_ROLES = {
     "tenant_admin": ("ada", "helix"),
     "viewer": ("lea", "helix"),
     "operator": ("olaf", "helix"),
+    "second_operator": ("svea", "helix"),
+    "reading_operator": ("rita", "helix"),
     "other_tenant_researcher": ("nils", "northlab"),
 }
 # Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project. All projects of a
@@ -182,8 +189,8 @@ def _account_seed(username: str, now: datetime) -> None:
         return
     name, _ = PEOPLE[username]
     account = NewAccount(username, name, f"{username}@example.org", secrets.token_urlsafe(12))
-    if username == OPERATOR:
-        operator_create(account=account, now=now)
+    if username in OPERATORS:
+        operator_create(account=account, now=now, role=OPERATORS[username])
     else:
         account_create(operator=_person(OPERATOR), account=account, now=now)
 

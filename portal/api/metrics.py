@@ -22,6 +22,7 @@ from tenants.api.auth import TokenAuthentication
 from tenants.platform.wall import operator_tx
 from tenants.platform.watchdog.notes import ends_read, silent_read
 from tenants.queries import mails_counted, outbox_waiting, webhooks_lag
+from tenants.rules.operator_roles import Area
 from wire.exposition import CONTENT_TYPE, Metric, Value, exposition
 
 QUEUES = ("default", "solver")
@@ -83,7 +84,7 @@ def _status_of_token(request: HttpRequest) -> int:
         return 401
     if found is None:
         return 401
-    return 200 if found[1].is_operator else 403
+    return 200 if found[1].rights.may(Area.SYSTEM) else 403
 
 
 def _outbox(now: datetime) -> Iterator[Metric]:

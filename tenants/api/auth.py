@@ -10,9 +10,10 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from tenants.access import Actor, client_address
+from tenants.access import Actor, client_address, operator_rights
 from tenants.models import Tenant, User
 from tenants.platform.wall import operator_tx, require_operators_process
+from tenants.rules.operator_roles import NO_RIGHTS, Rights
 from tenants.services import TokenHolder, token_verify
 
 SENTENCE = "Send a valid token, as in `Authorization: Bearer gpup_pat_…`."
@@ -26,6 +27,7 @@ class Caller:
     token_id: UUID
     is_operator: bool
     scopes: frozenset[str]
+    rights: Rights = NO_RIGHTS
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -55,7 +57,8 @@ class TokenAuthentication(BaseAuthentication):
             raise AuthenticationFailed(SENTENCE, code="bad_token")
         # A token for one project has no rights of an operator.
         is_operator = user.is_staff and holder.project_id is None
-        caller = Caller(_actor(holder, user), holder.token_id, is_operator, holder.scopes)
+        rights = operator_rights(user, now) if is_operator else NO_RIGHTS
+        caller = Caller(_actor(holder, user), holder.token_id, is_operator, holder.scopes, rights)
         return user, caller
 
     def authenticate_header(self, request: Request) -> str:

@@ -19,7 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from tenants.access import Actor, client_address
+from tenants.access import Actor, client_address, role_needed
 from tenants.api.auth import Caller, TokenAuthentication
 from tenants.api.gathered import GatheredResponse, Intake, is_gathered_here
 from tenants.api.idempotency import (
@@ -44,6 +44,7 @@ from tenants.platform.rest.fields import Strict, single_values, validated
 from tenants.platform.rest.schema import takes_body
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
+from tenants.rules.operator_roles import Area
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.sign_in.rate_limits import call_limit_check
 from tenants.words import refusal_text
@@ -51,7 +52,8 @@ from tenants.words import refusal_text
 
 class ApiView(APIView):
     """A view that needs a token. `queries` declares the query parameters of each method; an unknown
-    parameter is refused, and so is a body where none is declared. `has_reference`: its transactions
+    parameter is refused, and so is a body where none is declared. `area`: what operators need a role
+    for. `has_reference`: its transactions
     keep reference data in memory.
 
     Handlers open their own transactions (`self.tx`); none spans a whole request.
@@ -63,6 +65,7 @@ class ApiView(APIView):
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: ClassVar[Mapping[str, type[Strict]]] = {}
     has_reference: ClassVar[bool] = False
+    area: ClassVar[Area | None] = None
     # A dry run of any route computes what its request would do.
     costly: ClassVar[Costly] = Costly("preview", ("POST", "PUT", "PATCH", "DELETE"), "dry-run")
 
@@ -133,9 +136,30 @@ class ApiView(APIView):
         return opened(self.actor.tenant_id)
 
     def require_operator(self) -> None:
-        """Raises Refused `not_allowed` unless the caller is an operator."""
+        """Raises Refused: `not_allowed` unless the caller is an operator, `role_needed` unless one of
+        their roles reaches: it reads the `area` for a GET, and acts in it for the other methods."""
         if not self.caller.is_operator:
             raise denied(refusal_text("operators_only"))
+        if not self._reaches():
+            raise role_needed(self.caller.rights, self._area(), act=self._acts())
+
+    def is_for_operator(self) -> bool:
+        """Whether an operator asks whose roles reach; the others read as the members that they are.
+        Raises Refused `role_needed` for a change."""
+        if self.caller.is_operator and self._acts():
+            self.require_operator()
+        return self.caller.is_operator and self._reaches()
+
+    def _acts(self) -> bool:
+        return self.request.method not in ("GET", "HEAD")
+
+    def _reaches(self) -> bool:
+        return self.caller.rights.may(self._area(), act=self._acts())
+
+    def _area(self) -> Area:
+        if self.area is None:
+            raise LookupError(f"{type(self).__name__} declares no area of operators")
+        return self.area
 
     def once(
         self,

@@ -29,6 +29,7 @@ from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.rest.terms import body_of_terms
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 Out: TypeAlias = type[serializers.Serializer[Any]]
 Handler: TypeAlias = Callable[..., Any]
@@ -61,12 +62,13 @@ class Endpoints:
     """The operations of one noun. `scope`: what a token needs for all but GET.
 
     `in_project`: a token that is limited to one project may call them, because the services show
-    and change only what `Actor.only_project` allows.
+    and change only what `Actor.only_project` allows. `area`: what operators need a role for.
     """
 
     scope: str
     in_project: bool = False
     for_operators: bool = False
+    area: Area | None = None
     _views: dict[str, type[Endpoint]] = field(default_factory=dict)
 
     @property
@@ -175,17 +177,25 @@ class Endpoints:
 
     def put(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
         """Declares a PUT, which needs no key: a repetition changes nothing."""
+        return self._change("put", at, summary, out, terms, operation)
 
+    def patch(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
+        """Declares a PATCH of terms that have a version, so that a repetition changes nothing."""
+        return self._change("patch", at, summary, out, terms, operation)
+
+    def _change(
+        self, method: str, at: str, summary: str, out: Out, terms: type[Any], operation: str
+    ) -> Declare:
         def declare(handler: Handler) -> Handler:
             body = body_of_terms(terms)
 
             @described(operation or handler.__name__, summary, answer=out, request=body)
-            def put(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
+            def change(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
                 sent = view.sent(body)
                 with view.opened():
                     return Response(out(handler(view, sent, **keys)).data)
 
-            return self._add(at, "put", put, handler)
+            return self._add(at, method, change, handler)
 
         return declare
 
@@ -206,7 +216,7 @@ class Endpoints:
     def _add(self, at: str, method: str, act: Handler, handler: Handler) -> Handler:
         act.__doc__ = handler.__doc__
         if at not in self._views:
-            own = {"__doc__": "", "for_operators": self.for_operators}
+            own = {"__doc__": "", "for_operators": self.for_operators, "area": self.area}
             self._views[at] = type("At", (Endpoint,), own)
         setattr(self._views[at], method, act)
         if method != "get":

@@ -15,6 +15,7 @@ from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.rules.audit_words import ACTIONS, object_name
+from tenants.rules.operator_roles import Area
 from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
 
 
@@ -53,6 +54,7 @@ class LogEntryOut(serializers.Serializer[Any]):
 class Log(ApiView):
     """What was done."""
 
+    area = Area.LOG
     queries = {"GET": LogQuery}
 
     @described(

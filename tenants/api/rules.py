@@ -14,6 +14,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Flag, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services import Share, ShareMore, quota_set, tenant_quota_set
 from tenants.services.labs.limits import lab_quota_set, project_to_limit
 from tenants.services.limit_changes import Cut
@@ -91,6 +92,8 @@ class QuotaIn(Strict):
 
 class Quotas(ApiView):
     """Quotas of the tenant and of the caller's projects."""
+
+    area = Area.RULES
 
     @described("list_quotas", "Quotas of the tenant and of your projects", answer=page(QuotaOut))
     def get(self, request: Request) -> Response:

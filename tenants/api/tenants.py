@@ -13,6 +13,7 @@ from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.queries import tenants_all
+from tenants.rules.operator_roles import Area
 from tenants.services import NewAdmin, tenant_create_with_admin
 
 
@@ -46,6 +47,8 @@ class TenantMade(TenantRow):
 
 class Tenants(ApiView):
     """All tenants."""
+
+    area = Area.PEOPLE
 
     @described("list_tenants", "Tenants (operators)", answer=page(TenantRow))
     def get(self, request: Request) -> Response:

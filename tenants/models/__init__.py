@@ -5,6 +5,7 @@ from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryT
 from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.operator_access import OperatorAccess
+from tenants.models.operator_roles import OperatorRole
 from tenants.models.organisations import (
     GpuClass,
     IdempotencyKey,
@@ -63,6 +64,7 @@ __all__ = [
     "Notification",
     "NotificationSettings",
     "OperatorAccess",
+    "OperatorRole",
     "OutboxMessage",
     "Passkey",
     "PasskeyChallenge",

@@ -117,6 +117,7 @@ NOUNS: dict[str, Promise] = {
     "calendar": gettext_lazy("calendar"),
     "campaign": gettext_lazy("campaign"),
     "machine": gettext_lazy("machine"),
+    "operator's role": gettext_lazy("operator's role"),
     "plan": gettext_lazy("plan"),
     "notebook": gettext_lazy("notebook"),
     "pause": gettext_lazy("pause"),

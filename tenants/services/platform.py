@@ -11,8 +11,9 @@ from django.core.validators import validate_email
 from django.db import transaction
 
 from tenants.audit import audit_everywhere, audit_record, platform_record
-from tenants.models import Membership, Role, Tenant, Tier, User
+from tenants.models import Membership, OperatorRole, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid
+from tenants.rules.operator_roles import SITE
 from tenants.services.input_values import name_read, slug_read, username_read
 from tenants.services.sign_in.account import password_check
 from tenants.words import refusal_text
@@ -231,18 +232,18 @@ def account_create(*, operator: User, account: NewAccount, now: datetime) -> Use
 
 
 @transaction.atomic
-def operator_create(*, account: NewAccount, now: datetime) -> User:
-    """Creates an operator's account. Only the database's owner has the right to.
+def operator_create(*, account: NewAccount, now: datetime, role: str = SITE) -> User:
+    """Creates an operator's account with a role, as the database's owner.
 
     Raises:
         Refused: as `account_create`.
     """
-    return _account_make(account, None, now, is_operator=True)
+    user = _account_make(account, None, now, role=role)
+    OperatorRole.objects.create(user=user, role=role, created=now, since=now)
+    return user
 
 
-def _account_make(
-    account: NewAccount, made_by: int | None, now: datetime, *, is_operator: bool = False
-) -> User:
+def _account_make(account: NewAccount, made_by: int | None, now: datetime, *, role: str = "") -> User:
     username_read(account.username)
     if User.objects.filter(username__iexact=account.username).exists():
         raise invalid("username_taken", refusal_text("username_taken"), "username")
@@ -250,7 +251,7 @@ def _account_make(
         username=account.username,
         first_name=name_read(account.name, longest=150),
         email=account.email.strip(),
-        is_staff=is_operator,
+        is_staff=bool(role),
     )
     try:
         if user.email:
@@ -262,10 +263,10 @@ def _account_make(
     user.save()
     platform_record(
         operator_id=made_by,
-        action="operator.created" if is_operator else "account.created",
+        action="operator.created" if role else "account.created",
         target=("user", user.id),
         now=now,
-        after={"username": user.username, "has_email": bool(user.email)},
+        after={"username": user.username, "has_email": bool(user.email)} | ({"role": role} if role else {}),
     )
     return user
 

@@ -18,6 +18,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read, number_id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.step_up import DANGEROUS
 from tenants.web.terms_form import Choices, TermsForm
@@ -123,20 +124,22 @@ def form_page(
     return path(f"t/<slug:tenant>/{at}", page, name=name)
 
 
-def operator_form_page(
+def operator_form_page(  # noqa: PLR0913 (named parts of one declaration)
     at: str,
     name: str,
     template: str,
     shown: Callable[..., dict[str, Any]],
     *acts: Act,
+    area: Area,
     actor_of: Callable[[User], Any],
     queries: tuple[str, ...] = (),
 ) -> URLPattern:
-    """Returns the route of an operators' page below `/ops/`. Its commands get `actor_of(operator)`."""
+    """Returns the route of an operators' page below `/ops/`. Its commands get `actor_of(operator)`.
+    `area`: for which operators need a role."""
     carry = _carried(name, template, shown, acts, queries)
 
     @require_http_methods(["GET", "HEAD", "POST"])
-    @operator_page
+    @operator_page(area)
     def page(request: HttpRequest, operator: User, **keys: Any) -> HttpResponse:  # noqa: ANN401 (of the path)
         return carry(request, actor_of(operator), {}, keys)
 

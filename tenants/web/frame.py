@@ -17,7 +17,7 @@ from django.template import loader
 from django.template.response import SimpleTemplateResponse
 from django.utils import timezone
 
-from tenants.access import Actor, actor_in, tenants_of
+from tenants.access import Actor, actor_in, operator_rights, role_needed, tenants_of
 from tenants.models import Announcement, Project, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.text import form_text_error
@@ -30,10 +30,12 @@ from tenants.platform.wall import (
     tenant_tx,
 )
 from tenants.queries import operator_unread_count, unread_count
+from tenants.rules.operator_roles import NO_RIGHTS, Area, Rights
 from tenants.services.announcements import announcements_shown
 from tenants.services.members.operator_access import AccessView, access_page_read, access_view
 from tenants.services.policy_hooks.calls import hook_asking
 from tenants.services.sign_in.second_factor import is_protected
+from tenants.web.locked_forms import forms_lock
 from tenants.web.navigation import area_of, navigation
 from tenants.web.step_up import page_step_up, step_up
 from tenants.words import refusal_text
@@ -55,8 +57,8 @@ FRAME = "portal.frame"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the shell knows about a request; on operator pages only the person's zone, and whether
-    they have no second factor."""
+    """What the shell knows about a request; on operator pages only the person's zone and rights, and
+    whether they have no second factor. `out_of_reach`: why the nodes of the page are not for them."""
 
     actor: Actor | None
     tenant: Tenant | None
@@ -65,6 +67,8 @@ class Frame:
     needs_factor: bool = False
     unread: int = 0
     access: AccessView | None = None
+    rights: Rights = NO_RIGHTS
+    out_of_reach: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,34 +142,75 @@ def _read_as(request: HttpRequest, access: AccessView, view: Callable[[Actor], H
         return refused_page(request, refusal)
 
 
-def operator_page(view: View) -> View:
+def operator_page(area: Area) -> Callable[[View], View]:
     """Makes `view(request, operator, **url_kwargs)` a page for the platform's operators.
 
-    Everyone else gets a 404. A POST needs a fresh second factor (`step_up`). Runs in one
-    `operator_tx` in the operators' process; a web process forwards the request to it.
+    Everyone else gets a 404; an operator gets a 403 unless one of their roles reads the area, and for a
+    POST acts in it. A POST also needs a fresh second factor (`step_up`). Runs in one `operator_tx` in
+    the operators' process; a web process forwards the request to it.
     """
 
-    @wraps(view)
-    def page(request: HttpRequest, **url_kwargs: object) -> HttpResponse:
-        user = request.user
-        if not isinstance(user, User):
-            return redirect_to_login(_back(request))
-        if not user.is_staff:
-            return refused_page(request, missing("page"))
-        require_operators_process()
-        log_id(user=user.pk)
+    def made(view: View) -> View:
+        @wraps(view)
+        def page(request: HttpRequest, **url_kwargs: object) -> HttpResponse:
+            user = request.user
+            if not isinstance(user, User):
+                return redirect_to_login(_back(request))
+            if not user.is_staff:
+                return refused_page(request, missing("page"))
+            require_operators_process()
+            log_id(user=user.pk)
 
-        def answer() -> HttpResponse:
-            needs_factor = not is_protected(user)
-            unread = operator_unread_count(user.pk)
-            request.META[FRAME] = Frame(None, None, (), user.time_zone, needs_factor, unread)
-            if request.method == "POST" and (asked := step_up(request, user)) is not None:
-                return asked
-            return view(request, user, **url_kwargs)
+            def answer() -> HttpResponse:
+                frame = request.META[FRAME] = _operator_frame(user)
+                act = request.method not in ("GET", "HEAD")
+                if not frame.rights.may(area, act=act):
+                    raise role_needed(frame.rights, area, act=act)
+                if request.method == "POST" and (asked := step_up(request, user)) is not None:
+                    return asked
+                return view(request, user, **url_kwargs)
 
-        return _guarded(request, answer, operator_tx, user.time_zone)
+            response = _guarded(request, answer, operator_tx, user.time_zone)
+            _forms_lock(request, response)
+            return response
 
-    return page
+        setattr(page, "operator_area", area)  # noqa: B010
+        return page
+
+    return made
+
+
+def _operator_frame(user: User) -> Frame:
+    return Frame(
+        actor=None,
+        tenant=None,
+        projects=(),
+        zone=user.time_zone,
+        needs_factor=not is_protected(user),
+        unread=operator_unread_count(user.pk),
+        rights=operator_rights(user, timezone.now()),
+    )
+
+
+def page_reach_set(request: HttpRequest, reason: str) -> None:
+    """Disables what the page offers for its nodes, because they are not among those of the reader."""
+    request.META[FRAME] = replace(request.META[FRAME], out_of_reach=reason)
+
+
+def _forms_lock(request: HttpRequest, response: HttpResponse) -> None:
+    """Disables the forms of a page that its reader may not send."""
+    frame: Frame | None = request.META.get(FRAME)
+    if frame is None or response.streaming or not response["Content-Type"].startswith("text/html"):
+        return
+
+    def may_act(where: Area) -> bool:
+        return frame.rights.may(where, act=True) and not (where == Area.NODES and frame.out_of_reach)
+
+    def reason(where: Area) -> str:
+        return frame.out_of_reach or role_needed(frame.rights, where, act=True).sentence
+
+    if not all(may_act(each) for each in Area):
+        forms_lock(response, request.path, may_act, reason)
 
 
 def person_page(view: View) -> View:
@@ -216,12 +261,15 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     if frame is None:
         zone = user.time_zone if isinstance(user, User) else "UTC"
         frame = Frame(None, None, (), zone)
+    rights = frame.rights
+    if isinstance(user, User) and user.is_staff and not rights.grants:
+        rights = operator_rights(user, timezone.now())
     return {
         "actor": frame.actor,
         "tenant": frame.tenant,
         "projects": frame.projects,
         "zone": _zone(frame.zone, timezone.now()),
-        "nav": navigation(request.path, frame.actor, frame.projects, is_operator=is_operator),
+        "nav": navigation(request.path, frame.actor, frame.projects, rights),
         "area": area_of(request.path, frame.actor),
         "is_operator": is_operator,
         "needs_factor": frame.needs_factor,

@@ -23,6 +23,7 @@ from tenants.models import AuditEntry, User
 from tenants.platform.costly import costly
 from tenants.platform.text import csv_plain
 from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
+from tenants.rules.operator_roles import Area
 from tenants.services.sealed_log.search import (
     SYSTEM,
     LogFilter,
@@ -117,7 +118,7 @@ class LogForm(forms.Form):
 
 
 @require_safe
-@operator_page
+@operator_page(Area.LOG)
 def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` pages."""
     context = _context(request, None) | {"verified": verified_last(), "base": "/ops/log"}
@@ -126,7 +127,7 @@ def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
 
 @costly("export")
 @require_safe
-@operator_page
+@operator_page(Area.LOG)
 def ops_log_csv(request: HttpRequest, operator: User) -> HttpResponse:
     """Exports the log as CSV."""
     return _csv(request, None, "platform")

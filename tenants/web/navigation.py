@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from tenants.access import Actor
 from tenants.models import Project
+from tenants.rules.operator_roles import Rights
+from tenants.web.locked_forms import area_of_page
 
 ADMIN, LEAD = "admin", "lead"
 
@@ -138,6 +140,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Tenants", "tenants", "people", "organisations customers"),
             Page("Accounts", "accounts", "user", "passwords operators"),
             Page("Access", "access", "shield", "read as organisation"),
+            Page("Roles", "roles", "shield", "operators rights second person"),
             Page("Announcements", "announcements", "bell"),
         ),
     ),
@@ -267,7 +270,7 @@ AREAS = ("settings", "organisation")
 
 
 def navigation(
-    path: str, actor: Actor | None, projects: tuple[Project, ...], *, is_operator: bool
+    path: str, actor: Actor | None, projects: tuple[Project, ...], rights: Rights
 ) -> tuple[NavGroup, ...]:
     """The groups of the side bar."""
     groups: list[NavGroup] = []
@@ -278,12 +281,23 @@ def navigation(
             NavGroup(label, tuple(_item(at, base, each) for each in pages)) for label, pages in TENANT_NAV
         ]
         groups[1:1] = _projects_nav(path, base, projects)
-    if is_operator:
-        at, lead = UNDER.get(path, path), "Operator" if groups else ""
-        for label, pages in OPERATOR_NAV:
-            items = tuple(_item(at, "/ops/", each) for each in pages)
+    at, lead = UNDER.get(path, path), "Operator" if groups else ""
+    for label, pages in OPERATOR_NAV:
+        items = tuple(_item(at, "/ops/", each) for each in pages if _is_open(each, rights))
+        if items:
             groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
     return tuple(groups)
+
+
+def _is_open(page: Page, rights: Rights) -> bool:
+    """Whether the rights read the area that the operators' page declares."""
+    area = area_of_page(f"/ops/{page.suffix}")
+    return area is not None and rights.may(area)
+
+
+def operator_pages(rights: Rights) -> Iterator[Page]:
+    """The operators' pages that these rights open."""
+    return (each for _, pages in OPERATOR_NAV for each in pages if _is_open(each, rights))
 
 
 def area_of(path: str, actor: Actor | None) -> NavGroup | None:

@@ -14,6 +14,7 @@ from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import tiers_all
+from tenants.rules.operator_roles import Area
 from tenants.services import (
     TierTerms,
     seconds_read,
@@ -153,7 +154,7 @@ def tiers(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_tiers(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the tiers with a form for each and for a new one."""
     refusal = None

@@ -36,7 +36,7 @@ from devtools.demo.people import credentials_write
 from devtools.demo.site import seed
 from devtools.launch.programs import AGENTS
 from portal.storage.audit_sources import SOURCES
-from tenants.models import ApiToken, AuditEntry, User
+from tenants.models import ApiToken, AuditEntry, OperatorRole, User
 from tenants.services import token_verify
 from tenants.services.sealed_log.chain import chain_verify
 from tests.roles import as_owner
@@ -51,6 +51,8 @@ PARTS = {
     "tenant_admin",
     "viewer",
     "operator",
+    "second_operator",
+    "reading_operator",
     "other_tenant_researcher",
 }
 # What the portal writes down of bookings, devices, money and what was done: never a seed.
@@ -281,8 +283,13 @@ def test_every_key_in_the_file_opens_its_door(keys: Path) -> None:
         assert holder is not None
         assert holder.user_id == user.pk
         assert user.check_password(document["passwords"][part]["password"])
-    assert User.objects.get(username="olaf").is_staff
-    assert not User.objects.exclude(username="olaf").filter(is_staff=True).exists()
+    roles = OperatorRole.objects.filter(OperatorRole.in_force())
+    assert dict(roles.values_list("user__username", "role")) == {
+        "olaf": "site",
+        "svea": "site",
+        "rita": "read_only",
+    }
+    assert set(User.objects.filter(is_staff=True)) == {each.user for each in roles}
 
 
 def test_a_key_that_no_longer_works_is_made_anew_and_the_others_stay(keys: Path) -> None:

@@ -158,6 +158,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-decisions", "/ops/decisions"),
         ("ops-decision", "decision:"),
         ("ops-access", "/ops/access"),
+        ("ops-roles", "/ops/roles"),
         ("ops-announcements", "/ops/announcements"),
         ("ops-webhooks", "/ops/webhooks"),
         ("ops-log", "/ops/log"),

@@ -14,7 +14,13 @@ ONLY_SYSTEM = {
     "portal_memberships",
 }
 """What a web process must not ask: they take a name or a number that could be enumerated."""
-NOBODY = {"billing_recount", "portal_holder", "portal_person", "portal_sign_in_write"}
+NOBODY = {
+    "billing_recount",
+    "portal_holder",
+    "portal_person",
+    "portal_sign_in_write",
+    "portal_site_operators",
+}
 """Parts of other functions, which run as the owner."""
 
 ONLY_WEB = {

@@ -8,6 +8,7 @@ from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
 from tests.web.operator_sites import JOB, NODE, my_draft
+from tests.web.role_acts import ROLE_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
 
 _WINDOW = {
@@ -491,7 +492,7 @@ ACTS |= {
         has_after=False,
     ),
 }
-ACTS |= WEBHOOK_ACTS
+ACTS |= WEBHOOK_ACTS | ROLE_ACTS
 # The same as the act named, once for each model that waits for it: without any, nothing is done.
 AS_ANOTHER = {"ops/catalogue models-known", "ops/setup models-known"}
 # They answer a question by a POST, or mark an own inbox as read, and write nothing else.

@@ -29,6 +29,7 @@ from tenants.platform.rest.fields import Flag, Instant, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 _AMOUNT = "On top of the limit: GPUs, GPU-hours, money, seconds or bookings."
 
@@ -162,6 +163,8 @@ class OverrideOne(ApiView):
 class _OverrideAct(ApiView):
     """An act on a request: by its owner in the organisation, or by an operator."""
 
+    area = Area.RULES
+
     def act(
         self,
         override_id: UUID,
@@ -186,11 +189,16 @@ class _OverrideAct(ApiView):
         if not self.caller.is_operator:
             return False
         with operator_tx():
-            return Override.objects.filter(id=override_id, decider="operator").exists()
+            found = Override.objects.filter(id=override_id, decider="operator").exists()
+        if found:
+            self.require_operator()
+        return found
 
 
 class OverrideGrant(_OverrideAct):
     """Grants a request."""
+
+    area = Area.RULES
 
     @described("act_grant_override", "Grant a request for more", answer=OverrideOut, request=GrantIn)
     def post(self, request: Request, override_id: UUID) -> HttpResponseBase:

@@ -18,6 +18,7 @@ from allocation.services.record.costs import paid_for
 from tenants.api.base import list_response
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class CorrectionIn(Strict):
@@ -57,6 +58,8 @@ class CorrectionMadeOut(serializers.Serializer[Any]):
 
 class Corrections(OperatorView):
     """Corrections of charges."""
+
+    area = Area.MONEY
 
     @described("list_corrections", "Latest corrections (operators)", answer=page(CorrectionMadeOut))
     def get(self, request: Request) -> Response:

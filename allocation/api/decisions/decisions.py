@@ -32,6 +32,7 @@ from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import tenant_tx
+from tenants.rules.operator_roles import Area
 
 STATES = ["waiting", "running", *DecisionReplay.Outcome.values]
 
@@ -125,9 +126,11 @@ class DecisionOut(DecisionRowOut):
 class _DecisionView(OperatorView):
     """Reads as the caller may: operators all tenants, members their own bookings."""
 
+    area = Area.BOOKINGS
+
     @contextmanager
     def read_tx(self) -> Iterator[Actor | None]:
-        if self.caller.is_operator:
+        if self.is_for_operator():
             with self.operator_tx():
                 yield None
         else:
@@ -181,6 +184,8 @@ class DecisionOne(_DecisionView):
 class DecisionReplays(_DecisionView):
     """Replays of a decision."""
 
+    area = Area.BOOKINGS
+
     @described("get_decision_replay", "Read the newest replay of a decision", answer=ReplayOut)
     def get(self, request: Request, number: int) -> Response:
         """Returns its state; `same` proves that the decision follows from its stored input."""
@@ -198,7 +203,7 @@ class DecisionReplays(_DecisionView):
         def ask() -> ReplayFacts:
             return replay_request(person_id=self.user.pk, number=number, now=self.now)
 
-        if self.caller.is_operator:
+        if self.is_for_operator():
             return self.operate(
                 lambda: replay_by_operator(operator=self.user, number=number, now=self.now),
                 ReplayOut,

@@ -16,6 +16,7 @@ from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class SiteBookingQuery(PageQuery):
@@ -40,6 +41,7 @@ class SiteBookingOut(serializers.Serializer[Any]):
 class SiteBookings(OperatorView):
     """Bookings of all tenants."""
 
+    area = Area.BOOKINGS
     queries = {"GET": SiteBookingQuery}
 
     @described(

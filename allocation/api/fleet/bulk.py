@@ -24,6 +24,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described
+from tenants.rules.operator_roles import Area
 
 
 class BulkActIn(Strict):
@@ -65,6 +66,8 @@ class BulkOut(serializers.Serializer[Any]):
 class BulkPreview(OperatorView):
     """The effect of an act."""
 
+    area = Area.BOOKINGS
+
     @described(
         "preview_bulk_act",
         "Say what an act would do to each booking (operators)",
@@ -81,6 +84,8 @@ class BulkPreview(OperatorView):
 
 class BulkActs(OperatorView):
     """Acts on chosen bookings."""
+
+    area = Area.BOOKINGS
 
     @described(
         "act_on_bookings",

@@ -23,6 +23,7 @@ from allocation.services.operate.catalogue import (
 from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.fields import Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class ClassIn(Strict):
@@ -130,6 +131,8 @@ class ReportedOut(serializers.Serializer[Any]):
 class GpuClassOne(OperatorView):
     """One class, for operators."""
 
+    area = Area.RULES
+
     @described(
         "set_gpu_class",
         "Create or update a GPU class (operators)",
@@ -172,6 +175,8 @@ class GpuModels(ApiView):
 class GpuModelOne(OperatorView):
     """One model, for operators."""
 
+    area = Area.RULES
+
     @described(
         "set_gpu_model",
         "Create or update a GPU model (operators)",
@@ -206,6 +211,8 @@ class KnownModels(ApiView):
 
 class ReportedModels(OperatorView):
     """Models that agents have reported."""
+
+    area = Area.RULES
 
     @described(
         "list_reported_gpu_models",

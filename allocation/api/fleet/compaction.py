@@ -15,6 +15,7 @@ from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class MoveOut(serializers.Serializer[Any]):
@@ -69,6 +70,8 @@ class OrderOut(serializers.Serializer[Any]):
 class CompactionProposals(OperatorView):
     """Proposed moves."""
 
+    area = Area.FLEET
+
     @described(
         "list_compaction_proposals",
         "List compaction proposals (operators)",
@@ -85,6 +88,7 @@ class CompactionProposals(OperatorView):
 class CompactionOrders(OperatorView):
     """Orders to move running bookings."""
 
+    area = Area.FLEET
     queries = {"GET": PageQuery}
 
     @described(

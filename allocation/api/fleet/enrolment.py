@@ -13,6 +13,7 @@ from tenants.access import client_address
 from tenants.api.base import ApiView
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described
+from tenants.rules.operator_roles import Area
 from tenants.services.sign_in.rate_limits import call_limit_check
 
 
@@ -35,6 +36,8 @@ class EnrolmentOut(serializers.Serializer[Any]):
 
 class Enrolments(OperatorView):
     """One-time tokens for agents."""
+
+    area = Area.FLEET
 
     @described(
         "create_enrolment",

@@ -23,6 +23,7 @@ from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class ProfileOut(serializers.Serializer[Any]):
@@ -145,6 +146,8 @@ class GpuIn(Strict):
 class GpuOne(OperatorView):
     """One GPU."""
 
+    area = Area.NODES
+
     @described("get_gpu", "Retrieve a GPU", answer=GpuOut)
     def get(self, request: Request, gpu_id: UUID) -> Response:
         """Returns a GPU of the fleet."""
@@ -178,6 +181,8 @@ class GpuReturnIn(Strict):
 
 class GpuReturn(OperatorView):
     """Returns a GPU to service."""
+
+    area = Area.NODES
 
     @described(
         "act_return_gpu",

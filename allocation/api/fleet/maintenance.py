@@ -32,6 +32,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Flag, Instant, Strict, Text, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 SHOWN_AFTER_END = timedelta(days=30)
 
@@ -127,6 +128,7 @@ class PreviewOut(serializers.Serializer[Any]):
 class MaintenanceList(OperatorView):
     """Planned maintenance."""
 
+    area = Area.NODES
     queries = {"GET": PageQuery}
 
     @described("list_maintenance", "List maintenance", answer=page(MaintenanceOut), query=PageQuery)
@@ -166,6 +168,8 @@ class MaintenanceList(OperatorView):
 class MaintenancePreview(OperatorView):
     """The effect of maintenance."""
 
+    area = Area.NODES
+
     @described(
         "act_preview_maintenance",
         "Preview maintenance (operators)",
@@ -185,6 +189,8 @@ class MaintenancePreview(OperatorView):
 
 class MaintenanceOne(OperatorView):
     """One maintenance, or one date of a recurrence."""
+
+    area = Area.NODES
 
     @described("get_maintenance", "Retrieve maintenance", answer=MaintenanceOut)
     def get(self, request: Request, maintenance_id: UUID) -> Response:
@@ -216,6 +222,8 @@ class MaintenanceOne(OperatorView):
 class MaintenanceChangePreview(OperatorView):
     """The effect of a change of maintenance."""
 
+    area = Area.NODES
+
     @described(
         "act_preview_maintenance_change",
         "Preview a change of maintenance (operators)",
@@ -237,6 +245,8 @@ class MaintenanceChangePreview(OperatorView):
 
 class MaintenanceEnd(OperatorView):
     """Ends or cancels maintenance."""
+
+    area = Area.NODES
 
     @described(
         "act_end_maintenance",

@@ -23,6 +23,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Instant, Strict, Text, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 _MAX_SECONDS = NODE_POLICY_MAX["unbooked_end_after"]
 
@@ -237,6 +238,8 @@ class Engines(ApiView):
 class NodeOne(OperatorView):
     """One node."""
 
+    area = Area.NODES
+
     @described("get_node", "Retrieve a node (operators)", answer=NodeOneOut)
     def get(self, request: Request, name: str) -> Response:
         """Returns a node with its latest examination."""
@@ -276,6 +279,8 @@ class NodeOne(OperatorView):
 class NodeDrain(OperatorView):
     """Drains a node."""
 
+    area = Area.NODES
+
     @described("act_drain_node", "Drain a node (operators)", answer=NodeOut, request=DrainIn)
     def post(self, request: Request, name: str) -> HttpResponseBase:
         """Takes a node out of planning and returns it. Running bookings continue to their end, or
@@ -297,6 +302,8 @@ class NodeDrain(OperatorView):
 
 class _NodeAction(OperatorView):
     """An action on a node that takes no parameters."""
+
+    area = Area.NODES
 
     def act(self, name: str, action: Callable[..., object]) -> HttpResponseBase:
         """Runs the action and answers with the node: `require_operator()` comes first."""
@@ -355,6 +362,8 @@ class NodeKeyRotate(_NodeAction):
 class NodeFence(OperatorView):
     """Declares that hardware is switched off."""
 
+    area = Area.NODES
+
     @described(
         "act_fence_node",
         "Declare a node or a GPU switched off (operators)",
@@ -383,6 +392,7 @@ class NodeFence(OperatorView):
 class NodeEvents(OperatorView):
     """The hardware history of a node."""
 
+    area = Area.NODES
     queries = {"GET": PageQuery}
 
     @described(

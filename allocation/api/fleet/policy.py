@@ -29,6 +29,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 def version_facts(number: int) -> VersionFacts:
@@ -160,6 +161,8 @@ class PolicyPreviewOut(serializers.Serializer[Any]):
 class Policy(OperatorView):
     """The live policy."""
 
+    area = Area.RULES
+
     @described("get_policy", "Retrieve the live policy (operators)", answer=PolicyOut)
     def get(self, request: Request) -> Response:
         """Returns the live version with the value of every parameter."""
@@ -170,6 +173,8 @@ class Policy(OperatorView):
 
 class PolicyVersions(OperatorView):
     """All versions."""
+
+    area = Area.RULES
 
     @described(
         "list_policy_versions",
@@ -208,6 +213,8 @@ class PolicyVersions(OperatorView):
 class PolicyVersionOne(OperatorView):
     """One version."""
 
+    area = Area.RULES
+
     @described("get_policy_version", "Retrieve a policy version (operators)", answer=PolicyVersionOut)
     def get(self, request: Request, number: int) -> Response:
         """Returns a version."""
@@ -217,6 +224,8 @@ class PolicyVersionOne(OperatorView):
 
 class PolicyPreview(OperatorView):
     """What a version would change."""
+
+    area = Area.RULES
 
     @described("get_policy_preview", "Preview a policy version (operators)", answer=PolicyPreviewOut)
     def get(self, request: Request, number: int) -> Response:

@@ -21,6 +21,7 @@ from allocation.services.operate.portal_modes import (
 )
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described
+from tenants.rules.operator_roles import Area
 
 
 class OutageIn(Strict):
@@ -76,6 +77,8 @@ class FreezeOut(serializers.Serializer[Any]):
 class PortalOutage(OperatorView):
     """The planned outage."""
 
+    area = Area.SYSTEM
+
     @described("get_portal_outage", "Retrieve the planned outage (operators)", answer=OutageOut)
     def get(self, request: Request) -> Response:
         """Returns the planned outage and the lease of every node. Stop the portal's processes only
@@ -111,6 +114,8 @@ class PortalOutage(OperatorView):
 class PortalOutageClose(OperatorView):
     """Closes the portal for a planned outage."""
 
+    area = Area.SYSTEM
+
     @described(
         "act_close_outage",
         "Refuse changes by members during the outage (operators)",
@@ -124,6 +129,8 @@ class PortalOutageClose(OperatorView):
 class PortalOutageEnd(OperatorView):
     """Ends a planned outage."""
 
+    area = Area.SYSTEM
+
     @described("act_end_outage", "End the planned outage (operators)", answer=ModeOut)
     def post(self, request: Request) -> HttpResponseBase:
         """Ends the outage and returns it. New leases have their usual length again."""
@@ -132,6 +139,8 @@ class PortalOutageEnd(OperatorView):
 
 class PortalFreeze(OperatorView):
     """The decision freeze."""
+
+    area = Area.SYSTEM
 
     @described("get_portal_freeze", "Retrieve the decision freeze (operators)", answer=FreezeOut)
     def get(self, request: Request) -> Response:
@@ -158,6 +167,8 @@ class PortalFreeze(OperatorView):
 
 class PortalFreezeEnd(OperatorView):
     """Ends a decision freeze."""
+
+    area = Area.SYSTEM
 
     @described("act_end_freeze", "End the decision freeze (operators)", answer=ModeOut)
     def post(self, request: Request) -> HttpResponseBase:

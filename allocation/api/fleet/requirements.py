@@ -32,6 +32,7 @@ from tenants.models import User
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Day, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class RequirementIn(Strict):
@@ -100,6 +101,8 @@ class TrainingIn(Strict):
 class Requirements(OperatorView):
     """The requirements that are in force."""
 
+    area = Area.RULES
+
     @described("list_requirements", "Terms and training", answer=page(RequirementOut))
     def get(self, request: Request) -> Response:
         """Lists what classes and tiers demand, and whether the caller meets it."""
@@ -161,10 +164,12 @@ class RequirementAccept(ApiView):
 class RequirementEnd(OperatorView):
     """The end of a requirement."""
 
+    area = Area.RULES
+
     @described("act_end_requirement", "End a requirement", answer=RequirementOut)
     def post(self, request: Request, requirement_id: UUID) -> HttpResponseBase:
         """Ends one of the tenant's tiers, or, as an operator, one of a class."""
-        if self.caller.is_operator:
+        if self.is_for_operator():
             return self.operate(
                 lambda: _state(
                     class_requirement_end(operator=self.user, requirement_id=requirement_id, now=self.now)

@@ -16,6 +16,7 @@ from tenants.api.base import list_response
 from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 # A stop of one booking begins with its pause.
 SCOPES = [each for each in Stop.Scope.values if each != Stop.Scope.BOOKING]
@@ -60,10 +61,12 @@ class StopEffectOut(serializers.Serializer[Any]):
 class Stops(OperatorView):
     """Stops of new work."""
 
+    area = Area.RULES
+
     @described("list_stops", "List the current stops", answer=page(StopOut))
     def get(self, request: Request) -> Response:
         """Returns the stops of the caller's tenant and of all; operators get every tenant's."""
-        if self.caller.is_operator:
+        if self.is_for_operator():
             with self.operator_tx():
                 return list_response(StopOut(stops_in_force(self.now), many=True).data)
         with self.tx():
@@ -81,6 +84,8 @@ class Stops(OperatorView):
 class StopPreview(OperatorView):
     """The effect of a stop."""
 
+    area = Area.RULES
+
     @described(
         "preview_stop",
         "Count what a stop would cover (operators)",
@@ -96,6 +101,8 @@ class StopPreview(OperatorView):
 
 class StopEnd(OperatorView):
     """Ends a stop."""
+
+    area = Area.RULES
 
     @described("act_end_stop", "End a stop (operators)", answer=StopOut)
     def post(self, request: Request, stop_id: UUID) -> HttpResponseBase:

@@ -11,6 +11,7 @@ from allocation.api.operators import OperatorView
 from allocation.queries.limits.use_now import tenant_summaries
 from tenants.api.base import list_response
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class TenantUseOut(serializers.Serializer[Any]):
@@ -49,6 +50,8 @@ class TenantUseOut(serializers.Serializer[Any]):
 
 class TenantUse(OperatorView):
     """What all organisations use now."""
+
+    area = Area.PEOPLE
 
     @described("list_tenant_use", "List what tenants use now (operators)", answer=page(TenantUseOut))
     def get(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Flag, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services import TierTerms, tier_set
 
 
@@ -123,6 +124,8 @@ class Tiers(ApiView):
 
 class TierOne(ApiView):
     """One tier."""
+
+    area = Area.RULES
 
     @described("get_tier", "One tier", answer=TierOut)
     def get(self, request: Request, slug: str) -> Response:

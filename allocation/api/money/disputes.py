@@ -22,6 +22,7 @@ from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class DisputeOut(serializers.Serializer[Any]):
@@ -114,6 +115,8 @@ class DisputeWithdraw(ApiView):
 
 class DisputeAnswers(OperatorView):
     """Answers of operators."""
+
+    area = Area.DISPUTES
 
     @described(
         "answer_dispute",

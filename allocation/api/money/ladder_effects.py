@@ -19,6 +19,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Money, Strict, Whole
 from tenants.platform.rest.schema import described
+from tenants.rules.operator_roles import Area
 
 
 class RungAsked(Strict):
@@ -89,6 +90,8 @@ class LadderPreview(ApiView):
 @costly("preview", "GET", "HEAD", "POST")
 class PlatformLadderPreview(OperatorView):
     """What rungs of a budget of the platform would stop."""
+
+    area = Area.MONEY
 
     @described(
         "preview_platform_ladder",

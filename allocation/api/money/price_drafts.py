@@ -39,6 +39,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Strict, Whole
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 
 
 class PriceChangeOut(serializers.Serializer[Any]):
@@ -103,6 +104,7 @@ class Publication(Strict):
 class PriceDrafts(OperatorView):
     """Drafts, the latest first."""
 
+    area = Area.MONEY
     queries = {"GET": PageQuery}
 
     @described(
@@ -142,6 +144,8 @@ class PriceDrafts(OperatorView):
 class PriceDraftOne(OperatorView):
     """One draft."""
 
+    area = Area.MONEY
+
     @described("get_price_draft", "A draft of a price book (operators)", answer=PriceDraftOut)
     def get(self, request: Request, draft_id: UUID) -> Response:
         """Describes the draft with its changes."""
@@ -170,6 +174,8 @@ class PriceDraftOne(OperatorView):
 class PriceDraftEffect(OperatorView):
     """The effect of a draft."""
 
+    area = Area.MONEY
+
     @described(
         "get_price_draft_effect",
         "What last month would have cost at the prices of a draft (operators)",
@@ -187,6 +193,8 @@ class PriceDraftEffect(OperatorView):
 class PriceDraftRebase(OperatorView):
     """Bringing a draft onto the latest version."""
 
+    area = Area.MONEY
+
     @described("rebase_price_draft", "Rebase a draft (its author)", answer=PriceDraftOut)
     def post(self, request: Request, draft_id: UUID) -> HttpResponseBase:
         """Keeps what the draft changes, and takes the rest from the latest version."""
@@ -201,6 +209,8 @@ class PriceDraftRebase(OperatorView):
 class PriceDraftDiscard(OperatorView):
     """The end of a draft that is not wanted."""
 
+    area = Area.MONEY
+
     @described("discard_price_draft", "Discard a draft (operators)", answer=PriceDraftOut)
     def post(self, request: Request, draft_id: UUID) -> HttpResponseBase:
         """Discards the draft."""
@@ -214,6 +224,8 @@ class PriceDraftDiscard(OperatorView):
 
 class PriceDraftPublish(OperatorView):
     """The publication of a draft."""
+
+    area = Area.MONEY
 
     @described(
         "publish_price_draft",

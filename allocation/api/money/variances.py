@@ -28,6 +28,7 @@ from tenants.platform.costly import costly
 from tenants.platform.rest.fields import Day, Money, Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 MOST = 200
 
@@ -173,6 +174,8 @@ class VarianceRule(ApiView):
 class PlatformVariances(OperatorView):
     """Comparisons of the budgets of the platform."""
 
+    area = Area.MONEY
+
     @described(
         "list_platform_variances",
         "Spend of the platform compared with plan and usual days (operators)",
@@ -196,6 +199,8 @@ class PlatformVariances(OperatorView):
 
 class PlatformVarianceRule(OperatorView):
     """The thresholds of a budget of the platform."""
+
+    area = Area.MONEY
 
     @described(
         "get_platform_variance_rule",

@@ -21,6 +21,7 @@ from allocation.points import BOOKING_CARDS, BookingCard
 from tenants.access import Actor, PlatformActor
 from tenants.models import User
 from tenants.platform.errors import missing
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 
 MOST_SHOWN = 50
@@ -102,13 +103,21 @@ urlpatterns = [
         _one,
         Act("answer", appeal_answer, _said, terms=AppealAnswerTerms, choices=_CHOICES),
     ),
-    operator_form_page("appeals", "ops-appeals", "appeals/page.html", _all_of_site, actor_of=operator_actor),
+    operator_form_page(
+        "appeals",
+        "ops-appeals",
+        "appeals/page.html",
+        _all_of_site,
+        area=Area.APPEALS,
+        actor_of=operator_actor,
+    ),
     operator_form_page(
         "appeals/<uuid:appeal_id>",
         "ops-appeal",
         "appeals/one.html",
         _one_of_site,
         Act("answer", appeal_answer_by_operator, _said, terms=AppealAnswerTerms, choices=_CHOICES),
+        area=Area.APPEALS,
         actor_of=operator_actor,
     ),
 ]

@@ -21,10 +21,11 @@ from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
 from tenants.platform.rest.terms import Username
+from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.BOOK, in_project=True)
 admins = Endpoints(Scope.ADMIN)
-ops = Endpoints(Scope.ADMIN, for_operators=True)
+ops = Endpoints(Scope.ADMIN, for_operators=True, area=Area.APPEALS)
 
 
 class PauseAppealOut(serializers.Serializer[Any]):

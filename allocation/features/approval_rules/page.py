@@ -10,9 +10,11 @@ from allocation.features.approval_rules.services import (
     ApprovalRuleTerms,
     Hours,
     RuleConditions,
+    approval_rule_change,
     approval_rule_retire,
     approval_rule_set,
     may_set_rule,
+    rule_terms,
     rules_shown,
 )
 from allocation.models import ApprovalRule
@@ -22,6 +24,7 @@ from allocation.web.parts.times import length_words
 from billing.rules import money_text
 from tenants.access import Actor, led_projects
 from tenants.models import GpuClass, Tier
+from tenants.platform.forms.actions import id_text_read
 from tenants.platform.terms import term, terms
 from tenants.web.form_page import Act, form_page
 from tenants.web.parts import counted
@@ -50,25 +53,95 @@ class RuleForm(RuleConditions):
     )
 
 
+@terms
+class RuleChangeForm(RuleForm):
+    """A rule as its row asks for it, in the version that was shown."""
+
+    rule: str = term("Rule")
+    version: int = term("Version")
+
+
 def _add(*, actor: Actor, terms: RuleForm, now: datetime) -> ApprovalRule:
-    days = [each for each in DAYS if each in terms.weekdays]
-    hours = Hours(weekdays=days, begins=terms.hours_begin, ends=terms.hours_end)
-    _, roles = STEPS.get(terms.steps, STEPS["lead"])
-    rule = ApprovalRuleTerms(
-        **{name: getattr(terms, name) for name in RuleConditions.__dataclass_fields__},
-        outside=hours if terms.outside else None,
-        is_first=terms.is_first,
-        steps=[Step(role, terms.needed, terms.hours, terms.escalates) for role in roles],
+    return approval_rule_set(actor=actor, terms=_terms(terms), now=now)
+
+
+def _change(*, actor: Actor, terms: RuleChangeForm, now: datetime) -> ApprovalRule:
+    rule_id = id_text_read(terms.rule, "rule", "approval rule")
+    hours = rule_terms(actor, rule_id).outside
+    return approval_rule_change(
+        actor=actor,
+        rule_id=rule_id,
+        version=terms.version,
+        terms=_terms(terms, hours.zone if hours else ""),
+        now=now,
     )
-    return approval_rule_set(actor=actor, terms=rule, now=now)
 
 
-def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
-    """The rules in force; their owners add and end them."""
+def _terms(form: RuleForm, zone: str = "") -> ApprovalRuleTerms:
+    days = [each for each in DAYS if each in form.weekdays]
+    hours = Hours(weekdays=days, begins=form.hours_begin, ends=form.hours_end, zone=zone)
+    _, roles = STEPS.get(form.steps, STEPS["lead"])
+    return ApprovalRuleTerms(
+        **{name: getattr(form, name) for name in RuleConditions.__dataclass_fields__},
+        outside=hours if form.outside else None,
+        is_first=form.is_first,
+        steps=[Step(role, form.needed, form.hours, form.escalates) for role in roles],
+    )
+
+
+def _initial(actor: Actor, edit: str = "") -> dict[str, Any]:
+    """The inputs of the rule that is edited, as it is."""
+    rule = next((each for each in rules_shown(actor) if str(each.id) == edit), None)
+    if rule is None:
+        return {}
+    found = rule_terms(actor, rule.id)
+    first = rule.step_list[0]
+    values = {name: getattr(found, name) for name in RuleConditions.__dataclass_fields__} | {
+        "min_seconds": _length_typed(rule.min_seconds),
+        "is_first": rule.is_first,
+        "steps": _steps_key(rule),
+        "needed": first.needed,
+        "hours": first.hours,
+        "escalates": first.escalates,
+        "rule": rule.id,
+        "version": rule.version,
+    }
+    if found.outside is not None:
+        hours = found.outside
+        values |= {"outside": True, "weekdays": hours.weekdays}
+        values |= {"hours_begin": hours.begins, "hours_end": hours.ends}
+    return values
+
+
+def _steps_key(rule: ApprovalRule) -> str:
+    """Which of the form's choices its steps are; empty if the form can't show them."""
+    steps = rule.step_list
+    roles = tuple(step.role for step in steps)
+    alike = len({(step.needed, step.hours) for step in steps}) == 1
+    return next((key for key, (_, those) in STEPS.items() if alike and those == roles), "")
+
+
+def _length_typed(seconds: int | None) -> str | None:
+    """`1d 2h`, as the input reads it."""
+    if seconds is None:
+        return None
+    left, parts = seconds, []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        count, left = divmod(left, size)
+        parts += [f"{count}{unit}"] if count else []
+    return " ".join(parts)
+
+
+def _shown(actor: Actor, now: datetime, edit: str = "") -> dict[str, Any]:
+    """The rules in force; their owners add, change and end them."""
+    rows = [_row(actor, rule) for rule in rules_shown(actor)]
+    edited = next((row for row in rows if row["may_edit"] and str(row["rule"].id) == edit), None)
+    rule = edited["rule"] if edited else None
     return {
-        "rules": [_row(actor, rule) for rule in rules_shown(actor)],
+        "rules": rows,
+        "edited": rule,
         "may_add": bool(_projects(actor)),
-        "zone_name": actor.time_zone,
+        "zone_name": rule.zone if rule and rule.hours_begin else actor.time_zone,
     }
 
 
@@ -84,7 +157,8 @@ def _row(actor: Actor, rule: ApprovalRule) -> dict[str, Any]:
         "rule": rule,
         "conditions": [*_amounts(rule), *_others(rule)],
         "steps": [_step_text(step, where) for step in rule.step_list],
-        "may_end": may_set_rule(actor, rule.project),
+        "may_end": (may := may_set_rule(actor, rule.project)),
+        "may_edit": may and bool(_steps_key(rule)),
     }
 
 
@@ -116,6 +190,13 @@ def _others(rule: ApprovalRule) -> Iterator[str]:
         yield "a person's first booking in the project"
 
 
+CHOICES = {
+    "project": _projects,
+    "classes": lambda _: GpuClass.objects.values_list("slug", "label"),
+    "tiers": lambda _: Tier.objects.values_list("slug", "name"),
+    "weekdays": lambda _: zip(DAYS, DAYS, strict=True),
+    "steps": lambda _: [(key, label) for key, (label, _) in STEPS.items()],
+}
 urlpatterns = [
     form_page(
         "approvals/rules",
@@ -127,13 +208,15 @@ urlpatterns = [
             _add,
             "{row.name} is in force. It applies to new bookings.",
             terms=RuleForm,
-            choices={
-                "project": _projects,
-                "classes": lambda _: GpuClass.objects.values_list("slug", "label"),
-                "tiers": lambda _: Tier.objects.values_list("slug", "name"),
-                "weekdays": lambda _: zip(DAYS, DAYS, strict=True),
-                "steps": lambda _: [(key, label) for key, (label, _) in STEPS.items()],
-            },
+            choices=CHOICES,
+        ),
+        Act(
+            "change",
+            _change,
+            "{row.name} is changed. It applies to new bookings; requests that wait keep their steps.",
+            terms=RuleChangeForm,
+            choices=CHOICES,
+            initial=_initial,
         ),
         Act(
             "end",
@@ -141,5 +224,6 @@ urlpatterns = [
             "{row.name} has ended. Requests that wait by it still need a decision.",
             key="rule",
         ),
+        queries=("edit",),
     )
 ]

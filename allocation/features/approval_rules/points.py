@@ -18,10 +18,14 @@ sentences_add(
         "too_many_rules": gettext_lazy("An organisation has at most %(most_rules)s rules. End one first."),
         "condition_out_of_range": gettext_lazy("Enter a number above 0 and up to %(most)s."),
         "unknown_zone": gettext_lazy("There is no such time zone."),
+        "rule_changed": gettext_lazy(
+            "%(name)s was changed or ended in the meantime. Reload the page, then change it."
+        ),
         "bad_step_people": gettext_lazy("A step needs 1 to 5 people."),
         "bad_step_hours": gettext_lazy("A step takes 1 to %(most_hours)s hours."),
     }
 )
 ACTIONS["approval_rule.set"] = "set the approval rule {object}"
+ACTIONS["approval_rule.changed"] = "changed the approval rule {object}"
 ACTIONS["approval_rule.retired"] = "ended the approval rule {object}"
 NAMED_BY["approval_rule"] = ("name",)

@@ -1,5 +1,6 @@
 """REST of approval rules."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,12 @@ from rest_framework import serializers
 from allocation.api.approvals.approvals import ApprovalStepOut
 from allocation.features.approval_rules.services import (
     DAYS,
+    ApprovalRuleChangeTerms,
     ApprovalRuleTerms,
+    approval_rule_change,
     approval_rule_retire,
     approval_rule_set,
+    rule_terms,
     rules_shown,
 )
 from allocation.models import ApprovalRule
@@ -49,6 +53,7 @@ class ApprovalRuleOut(serializers.Serializer[Any]):
     outside = serializers.SerializerMethodField(help_text="Bookings that can run outside of these.")
     is_first = serializers.BooleanField()
     steps = ApprovalStepOut(many=True)
+    version = serializers.IntegerField(help_text="Rises with every change.")
     created = serializers.DateTimeField()
     ended = serializers.DateTimeField(source="retired", allow_null=True)
 
@@ -73,9 +78,27 @@ def list_approval_rules(call: ApiView) -> QuerySet[ApprovalRule]:
 
 @rest.post("approval-rules", "Add an approval rule", ApprovalRuleOut, terms=ApprovalRuleTerms, status=201)
 def create_approval_rule(call: ApiView, terms: ApprovalRuleTerms) -> ApprovalRule:
-    """Adds a rule for new bookings: of a project by its leads, of all by tenant admins. A rule
-    never changes; end it and add another."""
+    """Adds a rule for new bookings: of a project by its leads, of all by tenant admins."""
     return approval_rule_set(actor=call.actor, terms=terms, now=call.now)
+
+
+@rest.patch(
+    "approval-rules/<uuid:rule_id>",
+    "Change an approval rule",
+    ApprovalRuleOut,
+    terms=ApprovalRuleChangeTerms,
+)
+def change_approval_rule(call: ApiView, terms: ApprovalRuleChangeTerms, rule_id: UUID) -> ApprovalRule:
+    """Changes it for new bookings, unless it has another `version` by now (409). Requests that wait by
+    it keep their steps."""
+    sent = {name: getattr(terms, name) for name in call.body.data if name != "version"}
+    return approval_rule_change(
+        actor=call.actor,
+        rule_id=rule_id,
+        version=terms.version,
+        terms=replace(rule_terms(call.actor, rule_id), **sent),
+        now=call.now,
+    )
 
 
 @rest.post("approval-rules/<uuid:rule_id>/end", "End an approval rule", ApprovalRuleOut)

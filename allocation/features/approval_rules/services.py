@@ -1,8 +1,9 @@
 """Adding rules that send bookings to an approver, and ending them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,7 +17,7 @@ from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import actor_record
 from tenants.models import GpuClass, Project, Tier
-from tenants.platform.errors import denied, invalid, missing
+from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.terms import term, terms
 from tenants.services.input_values import name_read
 
@@ -61,6 +62,15 @@ class ApprovalRuleTerms(RuleConditions):
     steps: Sequence[Step] = term()
 
 
+@terms
+class ApprovalRuleChangeTerms(ApprovalRuleTerms):
+    """What becomes different; what is left out stays, and null or an empty list removes a condition."""
+
+    version: int = term(says="The version that you have read.", min_value=1)
+    name: str = term(default="", max_length=80)
+    steps: Sequence[Step] = term(default=())
+
+
 def approval_rule_set(*, actor: Actor, terms: ApprovalRuleTerms, now: datetime) -> ApprovalRule:
     """Adds a rule for new bookings. Bookings that exist are not asked for again.
 
@@ -68,27 +78,8 @@ def approval_rule_set(*, actor: Actor, terms: ApprovalRuleTerms, now: datetime) 
         Refused: `not_allowed`, `bad_name`, `no_condition`, `out_of_range`, `unknown_class`,
             `unknown_tier`, `bad_hours`, `bad_steps`, `too_many_rules`.
     """
-    amounts = {name: getattr(terms, name) for name in MOST}
-    rule = ApprovalRule(
-        tenant_id=actor.tenant_id,
-        project=_project_read(actor, terms.project),
-        name=name_read(terms.name),
-        classes=_known(terms.classes, GpuClass, "unknown_class", "classes"),
-        tiers=_known(terms.tiers, Tier, "unknown_tier", "tiers"),
-        is_first=terms.is_first,
-        steps=_steps_data(terms.steps),
-        created=now,
-        created_by_id=actor.user_id,
-        **amounts,
-        **_hours_data(terms.outside, actor.time_zone),
-    )
-    for name, value in amounts.items():
-        if value is not None and not 0 < value <= MOST[name]:
-            sentence = refusal_text("condition_out_of_range", most=f"{MOST[name]:,}")
-            raise invalid("out_of_range", sentence, name)
-    others = (rule.classes, rule.tiers, terms.outside, rule.is_first)
-    if all(each is None for each in amounts.values()) and not any(others):
-        raise invalid("no_condition", refusal_text("no_condition"), "min_cost")
+    values = _values(actor, terms)
+    rule = ApprovalRule(tenant_id=actor.tenant_id, created=now, created_by_id=actor.user_id, **values)
     with transaction.atomic():
         in_force = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None)
         if in_force.count() >= MOST_RULES:
@@ -99,6 +90,52 @@ def approval_rule_set(*, actor: Actor, terms: ApprovalRuleTerms, now: datetime) 
     return rule
 
 
+def approval_rule_change(
+    *, actor: Actor, rule_id: UUID, version: int, terms: ApprovalRuleTerms, now: datetime
+) -> ApprovalRule:
+    """Changes a rule for new bookings. Requests that wait by it keep their steps.
+
+    Raises:
+        Refused: `not_found`, `rule_changed` if it has another version or has ended, and as
+            `approval_rule_set`.
+    """
+    with transaction.atomic():
+        rule = _locked(actor, rule_id)
+        if rule.version != version or rule.retired is not None:
+            text = refusal_text("rule_changed", name=rule.name)
+            raise Refused("rule_changed", text, numbers={"version": rule.version})
+        values = _values(actor, terms)
+        before = _logged(rule)
+        for name, value in values.items():
+            setattr(rule, name, value)
+        if _logged(rule) != before:
+            rule.version += 1
+            rule.save(update_fields=[*values, "version"])
+            _audit(actor, "approval_rule.changed", rule, now, {"before": before})
+    return rule
+
+
+def rule_terms(actor: Actor, rule_id: UUID) -> ApprovalRuleTerms:
+    """Returns the terms that would make a rule as it is. Raises Refused `not_found`."""
+    rule = _rules(actor).select_related("project").filter(id=rule_id).first()
+    if rule is None:
+        raise missing("approval rule")
+    outside = None
+    if rule.hours_begin is not None and rule.hours_end is not None:
+        days = [DAYS[each] for each in rule.weekdays]
+        outside = Hours(weekdays=days, begins=rule.hours_begin, ends=rule.hours_end, zone=rule.zone)
+    return ApprovalRuleTerms(
+        name=rule.name,
+        project=rule.project.slug if rule.project else "",
+        **{name: getattr(rule, name) for name in MOST},
+        classes=rule.classes,
+        tiers=rule.tiers,
+        outside=outside,
+        is_first=rule.is_first,
+        steps=rule.step_list,
+    )
+
+
 def approval_rule_retire(*, actor: Actor, rule_id: UUID, now: datetime) -> ApprovalRule:
     """Ends a rule. Requests that wait for an approval by it still need their decision. Idempotent.
 
@@ -106,12 +143,7 @@ def approval_rule_retire(*, actor: Actor, rule_id: UUID, now: datetime) -> Appro
         Refused: `not_found` or `not_allowed`.
     """
     with transaction.atomic():
-        rows = _rules(actor).select_for_update(of=("self",)).select_related("project")
-        rule = rows.filter(id=rule_id).first()
-        if rule is None:
-            raise missing("approval rule")
-        if not may_set_rule(actor, rule.project):
-            raise denied(refusal_text("approval_rule_admins_only"))
+        rule = _locked(actor, rule_id)
         if rule.retired is None:
             rule.retired, rule.retired_by_id = now, actor.user_id
             rule.save(update_fields=["retired", "retired_by"])
@@ -137,6 +169,40 @@ def _rules(actor: Actor) -> QuerySet[ApprovalRule]:
     return rows.filter(Q(project=None) | Q(project__in=list(actor.roles)))
 
 
+def _locked(actor: Actor, rule_id: UUID) -> ApprovalRule:
+    """A rule that the actor may change. Raises Refused."""
+    rows = _rules(actor).select_for_update(of=("self",)).select_related("project")
+    rule = rows.filter(id=rule_id).first()
+    if rule is None:
+        raise missing("approval rule")
+    if not may_set_rule(actor, rule.project):
+        raise denied(refusal_text("approval_rule_admins_only"))
+    return rule
+
+
+def _values(actor: Actor, terms: ApprovalRuleTerms) -> dict[str, Any]:
+    """The fields of a rule with these terms. Raises Refused as `approval_rule_set`."""
+    amounts = {name: getattr(terms, name) for name in MOST}
+    values = {
+        "project": _project_read(actor, terms.project),
+        "name": name_read(terms.name),
+        "classes": _known(terms.classes, GpuClass, "unknown_class", "classes"),
+        "tiers": _known(terms.tiers, Tier, "unknown_tier", "tiers"),
+        "is_first": terms.is_first,
+        "steps": _steps_data(terms.steps),
+        **amounts,
+        **_hours_data(terms.outside, actor.time_zone),
+    }
+    for name, value in amounts.items():
+        if value is not None and not 0 < value <= MOST[name]:
+            sentence = refusal_text("condition_out_of_range", most=f"{MOST[name]:,}")
+            raise invalid("out_of_range", sentence, name)
+    others = (values["classes"], values["tiers"], terms.outside, terms.is_first)
+    if all(each is None for each in amounts.values()) and not any(others):
+        raise invalid("no_condition", refusal_text("no_condition"), "min_cost")
+    return values
+
+
 def _project_read(actor: Actor, slug: str) -> Project | None:
     if not slug:
         require_tenant_admin(actor)
@@ -157,7 +223,7 @@ def _known(slugs: Sequence[str], model: type[GpuClass] | type[Tier], code: str, 
 
 def _hours_data(outside: Hours | None, own_zone: str) -> dict[str, Any]:
     if outside is None:
-        return {}
+        return {"hours_begin": None, "hours_end": None, "weekdays": [], "zone": "UTC"}
     if outside.ends <= outside.begins:
         raise invalid("bad_hours", refusal_text("hours_backward"), "hours_end")
     if not outside.weekdays:
@@ -190,8 +256,18 @@ def _steps_data(steps: Sequence[Step]) -> list[dict[str, object]]:
     ]
 
 
-def _audit(actor: Actor, action: str, rule: ApprovalRule, now: datetime) -> None:
-    detail = {
+def _audit(
+    actor: Actor,
+    action: str,
+    rule: ApprovalRule,
+    now: datetime,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    actor_record(actor, action, ("approval_rule", rule.id), now, {**_logged(rule), **more})
+
+
+def _logged(rule: ApprovalRule) -> dict[str, Any]:
+    return {
         "name": rule.name,
         "project": rule.project.slug if rule.project else "",
         "cost": "" if rule.min_cost is None else str(rule.min_cost),
@@ -200,8 +276,19 @@ def _audit(actor: Actor, action: str, rule: ApprovalRule, now: datetime) -> None
         "seconds": rule.min_seconds or "",
         "classes": ", ".join(rule.classes),
         "tiers": ", ".join(rule.tiers),
-        "outside": f"{rule.hours_begin:%H:%M}-{rule.hours_end:%H:%M}" if rule.hours_begin else "",
+        "outside": _hours_text(rule),
         "first": rule.is_first,
-        "steps": ", ".join(step.role for step in rule.step_list),
+        "steps": ", ".join(_step_text(step) for step in rule.step_list),
     }
-    actor_record(actor, action, ("approval_rule", rule.id), now, detail)
+
+
+def _hours_text(rule: ApprovalRule) -> str:
+    if rule.hours_begin is None or rule.hours_end is None:
+        return ""
+    days = " ".join(DAYS[day] for day in rule.weekdays)
+    return f"{days} {rule.hours_begin:%H:%M}-{rule.hours_end:%H:%M} {rule.zone}"
+
+
+def _step_text(step: Step) -> str:
+    escalates = ", then an admin" if step.escalates else ""
+    return f"{step.needed} {step.role} in {step.hours} h{escalates}"

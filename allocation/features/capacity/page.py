@@ -52,6 +52,7 @@ from tenants.models import GpuClass, Project, User
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
 from tenants.platform.rest.fields import single_values, validated
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 from tenants.web.frame import operator_page, tenant_page
 
@@ -235,7 +236,7 @@ def mix(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.FLEET)
 def site_mix(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what mixes cost for the demand of all organisations."""
     context = mix_context(_filled_in(request), SiteMixQuery, ALL, timezone.now())
@@ -254,7 +255,7 @@ def mix_file(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.FLEET)
 def site_mix_file(request: HttpRequest, operator: User) -> HttpResponse:
     """Returns the mixes of the site's page."""
     now = timezone.now()
@@ -331,6 +332,7 @@ urlpatterns = [
         "capacity/machines.html",
         _ops_shown,
         Act("release", _release, "{row.name} goes back to its provider.", key="machine", is_dangerous=True),
+        area=Area.FLEET,
         actor_of=operator_actor,
     ),
     path("t/<slug:tenant>/capacity/mix", mix, name="capacity-mix"),

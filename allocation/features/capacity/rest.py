@@ -35,9 +35,10 @@ from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
 from tenants.platform.rest.fields import Money
 from tenants.platform.rest.terms import Slug, Username
+from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.PROJECT, in_project=True)
-ops = Endpoints(Scope.FLEET, for_operators=True)
+ops = Endpoints(Scope.FLEET, for_operators=True, area=Area.FLEET)
 
 
 class OfferOut(serializers.Serializer[Any]):

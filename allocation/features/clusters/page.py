@@ -19,6 +19,7 @@ from allocation.points import FIGURE_CARDS, BookingCard
 from billing.rules import Period
 from tenants.access import Actor, PlatformActor
 from tenants.models import GpuClass, Project, User
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, operator_form_page
 
 TEMPLATE = "clusters/card.html"
@@ -74,7 +75,9 @@ def cluster_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -
 
 FIGURE_CARDS.append(cluster_card)
 urlpatterns = [
-    operator_form_page("clusters", "ops-clusters", "clusters/page.html", _all, actor_of=_actor),
+    operator_form_page(
+        "clusters", "ops-clusters", "clusters/page.html", _all, area=Area.FLEET, actor_of=_actor
+    ),
     operator_form_page(
         "clusters/<slug:slug>",
         "ops-cluster",
@@ -90,6 +93,7 @@ urlpatterns = [
         Act(
             "type", type_assign, "Type {row.name} assigned.", terms=TypeTerms, choices={"gpu_class": _classes}
         ),
+        area=Area.FLEET,
         actor_of=_actor,
     ),
 ]

@@ -28,9 +28,10 @@ from tenants.models import Scope
 from tenants.platform.errors import invalid
 from tenants.platform.rest.fields import Day, Strict, Text
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
 USUAL, MOST = timedelta(days=7), timedelta(days=366)
-rest = Endpoints(Scope.ADMIN, for_operators=True)
+rest = Endpoints(Scope.ADMIN, for_operators=True, area=Area.FLEET)
 
 
 class ClusterOut(serializers.Serializer[Any]):

@@ -27,6 +27,7 @@ from allocation.points import FIGURE_CARDS, BookingCard
 from tenants.access import Actor
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page, zone_of
 
 TEMPLATE = "demand/card.html"
@@ -137,7 +138,7 @@ def _with(here: Mapping[str, str], name: str, value: str) -> str:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.FLEET)
 def capacity(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what is missing by class and week, and what more GPUs would change."""
     now = timezone.now()

@@ -16,8 +16,9 @@ from tenants.models import GpuClass, Scope
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
-rest = Endpoints(Scope.BOOK, in_project=True)
+rest = Endpoints(Scope.BOOK, in_project=True, area=Area.FLEET)
 
 
 _QUERY: dict[str, Any] = {

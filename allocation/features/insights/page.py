@@ -53,6 +53,7 @@ from billing.rules import Period, money_text
 from tenants.access import Actor
 from tenants.models import Membership, Project, Tenant, User
 from tenants.platform.costly import costly
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 
 RANGES = {"1": "A week", "4": "4 weeks", "12": "12 weeks"}
@@ -130,7 +131,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.OVERVIEW)
 def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the figures of all organisations together."""
     now = timezone.now()
@@ -156,7 +157,7 @@ def insights_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.OVERVIEW)
 def site_insights_csv(request: HttpRequest, operator: User) -> HttpResponse:
     """Returns the rows of the site's page."""
     now = timezone.now()
@@ -179,7 +180,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.OVERVIEW)
 def site_overview(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the fleet, the queue and the decisions of now, and figures of four weeks."""
     now = timezone.now()
@@ -199,7 +200,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @costly("statement")
 @require_safe
-@operator_page
+@operator_page(Area.OVERVIEW)
 def site_compare(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows two chosen periods of all organisations together."""
     context = site_comparison(request.GET.dict(), timezone.now())

@@ -22,8 +22,9 @@ from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
 from tenants.platform.rest.fields import Day, Money, Strict, Text
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
-rest = Endpoints(Scope.ADMIN, in_project=True)
+rest = Endpoints(Scope.ADMIN, in_project=True, area=Area.OVERVIEW)
 
 
 def _query(nouns: tuple[str, ...], **more: serializers.Field[Any, Any, Any, Any]) -> type[Strict]:

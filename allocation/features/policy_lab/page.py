@@ -47,6 +47,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import number_text_read
 from tenants.platform.terms import term, terms
 from tenants.queries import is_only_operator
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, operator_form_page
 from tenants.web.frame import operator_page
 
@@ -101,7 +102,7 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "is_live": number == live.number,
         "whole_site": [] if number == live.number else _whole_site(live, facts.version),
         "is_mine": is_mine,
-        "is_alone": is_only_operator(actor.user_id),
+        "is_alone": is_only_operator(actor.user_id, Area.RULES),
         "may_approve": not is_mine and facts.approval is None and facts.last is None,
         "may_go_back": facts.version.state == PolicyVersion.State.RETIRED,
     }
@@ -227,21 +228,21 @@ def _trial_cancel(*, actor: PlatformActor, trial_id: UUID, now: datetime) -> Pol
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_policy_scenario(request: HttpRequest, operator: User, number: int) -> HttpResponse:
     """Shows what a version may also set of tiers, quotas and prices; POST drafts one that does."""
     return scenario_page(request, operator, number, timezone.now())
 
 
 @require_safe
-@operator_page
+@operator_page(Area.RULES)
 def trial_csv(request: HttpRequest, operator: User, trial_id: UUID) -> HttpResponse:
     """Returns the rows of a trial as CSV."""
     return _file("".join(csv_lines(_report(trial_id))), "text/csv; charset=utf-8", "csv")
 
 
 @require_safe
-@operator_page
+@operator_page(Area.RULES)
 def trial_json(request: HttpRequest, operator: User, trial_id: UUID) -> HttpResponse:
     """Returns the whole report as JSON."""
     text = json.dumps(_report(trial_id), indent=1, sort_keys=True)
@@ -295,6 +296,7 @@ urlpatterns = [
             "The trial is asked for. It begins within seconds.",
             terms=PastTerms,
         ),
+        area=Area.RULES,
         actor_of=operator_actor,
         queries=("against",),
     ),
@@ -305,6 +307,7 @@ urlpatterns = [
         "policy_lab/trial.html",
         _trial_shown,
         Act("cancel", _trial_cancel, "The trial is cancelled."),
+        area=Area.RULES,
         actor_of=operator_actor,
     ),
     path("ops/policy/trials/<uuid:trial_id>.csv", trial_csv, name="ops-policy-trial-csv"),

@@ -33,9 +33,10 @@ from tenants.access import PlatformActor
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
+from tenants.rules.operator_roles import Area
 
 DIFFERENCES = 200
-rest = Endpoints(Scope.ADMIN, for_operators=True)
+rest = Endpoints(Scope.ADMIN, for_operators=True, area=Area.RULES)
 
 
 class PolicyDifferenceOut(serializers.Serializer[Any]):

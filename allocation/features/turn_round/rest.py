@@ -12,8 +12,9 @@ from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
 from tenants.platform.rest.fields import Strict, Text
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
-rest = Endpoints(Scope.FLEET, for_operators=True)
+rest = Endpoints(Scope.FLEET, for_operators=True, area=Area.FLEET)
 
 
 class TurnRoundQuery(Strict):

@@ -33,6 +33,7 @@ from tenants.models import Scope
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Money, Strict, Whole
 from tenants.platform.rest.schema import described, page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import zone_of
 
 rest = Endpoints(Scope.BOOK, in_project=True)
@@ -278,6 +279,8 @@ class Workloads(ApiView):
 
 class WorkloadOne(OperatorView):
     """One workload."""
+
+    area = Area.RULES
 
     @described("get_workload", "Read a workload with its profile", answer=WorkloadProfileOut)
     def get(self, request: Request, slug: str) -> Response:

@@ -16,7 +16,7 @@ from tenants.models import Project, Tenant
 
 
 class ApprovalRule(models.Model):
-    """A rule that sends bookings to an approver. It is never changed: a new one replaces it."""
+    """A rule that sends bookings to an approver. A request keeps the steps that it was made with."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
@@ -46,6 +46,7 @@ class ApprovalRule(models.Model):
     steps = models.JSONField(help_text="[{role, needed, hours, escalates}], in order.")
     created = models.DateTimeField()
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    version = models.PositiveIntegerField(default=1, db_default=1, help_text="Rises with every change.")
     retired = models.DateTimeField(null=True, blank=True)
     retired_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"

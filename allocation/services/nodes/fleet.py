@@ -25,6 +25,7 @@ from allocation.models import (
 )
 from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.services.nodes.inventories import inventory_apply, inventory_of
+from allocation.services.nodes.reach import nodes_check
 from allocation.services.nodes.redis_accounts import (
     account_password,
     account_url,
@@ -226,7 +227,12 @@ def node_audit(
     before: Mapping[str, object] | None = None,
     after: Mapping[str, object] | None,
 ) -> None:
-    """Writes an operator's action on a node, or an enrolment, to the platform's log."""
+    """Writes an operator's action on a node, or an enrolment, to the platform's log.
+
+    Raises:
+        Refused: `not_your_nodes` if the operator's role does not reach the node; undoes the action.
+    """
+    nodes_check(operator, Node.objects.filter(id=node.id))
     platform_record(
         operator_id=operator.id if operator else None,
         action=action,

@@ -36,6 +36,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Membership, Project, Quota, Role, Tenant, Tier, User
 from tenants.platform.errors import Refused
 from tenants.queries import is_only_operator
+from tenants.rules.operator_roles import Area
 from tenants.services import (
     NewAccount,
     Share,
@@ -148,7 +149,7 @@ class _Run:
         with self.at("operator"):
             self.by = found or operator_create(account=self._account(("operator",), person), now=self.now)
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
-        self.outcome.is_only_operator = is_only_operator(self.by.pk)
+        self.outcome.is_only_operator = is_only_operator(self.by.pk, Area.MONEY)
 
     def policy(self) -> None:
         """Publishes the first policy of a new site; one that operators have changed stays."""

@@ -20,12 +20,13 @@ from allocation.web.parts.planned_start import ahead_lines, change_lines, holder
 from tenants.models import GpuClass, User
 from tenants.platform.costly import costly
 from tenants.platform.errors import missing
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
 
 
 @costly("preview")
 @require_safe
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_booking(request: HttpRequest, operator: User, booking_id: UUID) -> HttpResponse:
     """Shows the booking without its owner's actions."""
     found = Booking.objects.select_related("tenant", "project", "tier", "owner").filter(id=booking_id)

@@ -45,11 +45,12 @@ from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, ids_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, CSRF_FIELD
 from tenants.queries import tenants_all
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
     """`?state=&tenant=<slug>&tier=&class=&node=&q=&sort=&page=`; POST acts on the chosen bookings.
 

@@ -17,6 +17,7 @@ from allocation.services.decide.decision_log import decision_counts
 from allocation.services.policy.policies import policy_of
 from allocation.web.parts.times import length_words
 from tenants.models import User
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 SPAN = timedelta(days=7)
@@ -120,7 +121,7 @@ def _dropped(found: ClaimsReport) -> str:
 
 
 @require_GET
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows how well claims hold, and the latest cycles that changed something."""
     decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]

@@ -37,6 +37,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.text import whole_number
 from tenants.platform.wall import tenant_tx
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 
 HOLDERS_SHOWN = 20
@@ -169,7 +170,7 @@ def replay(request: HttpRequest, actor: Actor, number: int) -> HttpResponse:
 
 @costly("decision")
 @require_GET
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_decision(request: HttpRequest, operator: User, number: int) -> HttpResponse:
     """Shows a decision with the bookings of all tenants."""
     facts = decision_facts(number)
@@ -179,7 +180,7 @@ def ops_decision(request: HttpRequest, operator: User, number: int) -> HttpRespo
 
 
 @require_POST
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_replay(request: HttpRequest, operator: User, number: int) -> HttpResponse:
     """Asks for a replay of a decision."""
     with _shown(request):

@@ -15,6 +15,7 @@ from tenants.models import User
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 ORDERS_SHOWN = timedelta(days=7)
@@ -23,7 +24,7 @@ MOST_ORDERS = 20
 
 @costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.FLEET)
 def ops_compaction(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows current proposals and recent orders; a POST orders one.
 

@@ -41,6 +41,7 @@ from allocation.services.nodes.fleet import (
     node_key_rotate,
     node_revoke,
 )
+from allocation.services.nodes.reach import nodes_check
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.impact import clock_impact, drain_impact
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
@@ -50,6 +51,7 @@ from allocation.web.fleet.confirmations import (
     drain_question,
     revoke_question,
 )
+from allocation.web.fleet.reach import page_nodes
 from allocation.web.fleet.tiles import (
     Geometry,
     NodeTile,
@@ -65,6 +67,7 @@ from tenants.models import User
 from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 
 NO_ZONE = "-"
@@ -157,7 +160,7 @@ def node(request: HttpRequest, actor: Actor, name: str) -> HttpResponse:
 
 @costly("fleet")
 @require_GET
-@operator_page
+@operator_page(Area.NODES)
 def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows all nodes with all allocations and operator actions."""
     now = timezone.now()
@@ -166,23 +169,24 @@ def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_GET
-@operator_page
+@operator_page(Area.NODES)
 def ops_node(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Shows one node with all allocations, power and temperature."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=None, now=now, node=name)
+    page_nodes(request, operator, Node.objects.filter(name=name))
     return _node(request, nodes, now, operator=True, base="/ops/fleet")
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Drains a node; asks for confirmation when it has bookings."""
     form = DrainForm(request.POST)
     if not form.is_valid():
         raise invalid("bad_time", refusal_text("deadline_form"), "by")
     reason, by = form.cleaned_data["reason"] or "Maintenance", form.cleaned_data["by"]
-    node, now = _find(name), timezone.now()
+    node, now = _find(operator, name), timezone.now()
     if CONFIRMED_FIELD not in request.POST:
         losses = drain_impact(operator=operator, node=node, by=by, now=now)
         if losses.is_any:
@@ -193,19 +197,19 @@ def ops_drain(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_ready(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Returns a drained node to service, or approves a quarantined one."""
-    node_approve(operator=operator, node=_find(name), now=timezone.now())
+    node_approve(operator=operator, node=_find(operator, name), now=timezone.now())
     messages.success(request, f"{name} takes bookings again.")
     return redirect("ops-fleet")
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Revokes the access of a node's agent, after a confirmation."""
-    node, now = _find(name), timezone.now()
+    node, now = _find(operator, name), timezone.now()
     if CONFIRMED_FIELD not in request.POST and node.link_digest is not None:
         losses = drain_impact(operator=operator, node=node, by=None, now=now)
         return confirm_page(request, revoke_question(node, losses, now))
@@ -217,10 +221,10 @@ def ops_revoke(request: HttpRequest, operator: User, name: str) -> HttpResponse:
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Rotates the signing key of a node's agent."""
-    node_key_rotate(operator=operator, node=_find(name), now=timezone.now())
+    node_key_rotate(operator=operator, node=_find(operator, name), now=timezone.now())
     messages.success(
         request,
         f"Key rotation of {name} started. The old key expires when the agent signs with the new one.",
@@ -229,7 +233,7 @@ def ops_rotate_key(request: HttpRequest, operator: User, name: str) -> HttpRespo
 
 
 @require_POST
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
     """Confirms that the portal's clock is right; asks first when runs would end."""
     now = timezone.now()
@@ -327,10 +331,12 @@ def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:
     )
 
 
-def _find(name: str) -> Node:
+def _find(operator: User, name: str) -> Node:
+    """The node. Raises Refused, also unless it is among those of the operator's roles."""
     found = Node.objects.select_for_update().filter(name=name).first()
     if found is None:
         raise missing("node")
+    nodes_check(operator, Node.objects.filter(id=found.id))
     return found
 
 

@@ -9,16 +9,18 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from allocation.models import Gpu
+from allocation.models import Gpu, Node
 from allocation.queries.fleet.telemetry import use_of_gpu
 from allocation.services.nodes.gpu_modes import mode_pin
 from allocation.services.operate.impact import pin_impact
 from allocation.web.fleet.confirmations import pin_question
+from allocation.web.fleet.reach import page_nodes
 from allocation.web.parts.use_chart import card_of
 from allocation.words.fleet import MODE_WORDS
 from tenants.models import User
 from tenants.platform.errors import missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
 
 SPANS = (
@@ -33,10 +35,11 @@ PINS = (("", "Automatic"), ("whole", "Whole only"), ("sliced", "Slices only"))
 
 
 @require_GET
-@operator_page
+@operator_page(Area.NODES)
 def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
     """Shows a GPU's utilisation; `use=` selects the span, `part=use` the chart alone."""
     gpu = _gpu(name, index)
+    page_nodes(request, operator, Node.objects.filter(name=name))
     now = timezone.now()
     asked = request.GET.get("use", "day")
     key, _, span = next((each for each in SPANS if each[0] == asked), SPANS[1])
@@ -57,7 +60,7 @@ def ops_gpu(request: HttpRequest, operator: User, name: str, index: int) -> Http
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_gpu_mode(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
     """Pins or unpins the mode of a GPU; asks first when planned bookings would move."""
     mode, note = request.POST.get("mode", ""), request.POST.get("note", "")

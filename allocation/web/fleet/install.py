@@ -17,6 +17,7 @@ from allocation.services.nodes.fleet import (
 )
 from tenants.models import User
 from tenants.platform.errors import missing
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$"
@@ -30,7 +31,7 @@ class EnrolForm(forms.Form):
 
 
 @require_http_methods(["GET", "POST"])
-@operator_page
+@operator_page(Area.FLEET)
 def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the command that installs an agent, with a single-use token shown once."""
     asked = {key: request.GET.get(key, "") for key in ("node_name", "rack_name")}
@@ -53,7 +54,7 @@ def ops_enrol(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_GET
-@operator_page
+@operator_page(Area.FLEET)
 def ops_arrival(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Shows the part of the install page that says whether the agent has connected."""
     arrival = enrolment_progress(name, timezone.now())

@@ -39,6 +39,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.platform.text import whole_number
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
@@ -157,7 +158,7 @@ def _changed_time(said: datetime | None, was: datetime) -> datetime | None:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.NODES)
 def ops_maintenance_change(request: HttpRequest, operator: User, maintenance_id: UUID) -> HttpResponse:
     """Changes one maintenance; `act=look` previews the effect, `act=save` saves."""
     rows = Maintenance.objects.select_related("rack", "node", "gpu__node")
@@ -195,7 +196,7 @@ def ops_maintenance_change(request: HttpRequest, operator: User, maintenance_id:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.NODES)
 def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the list and the form; `act=look` previews the effect, `act=save` saves."""
     now = timezone.now()
@@ -236,7 +237,7 @@ def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UUID) -> HttpResponse:
     """Ends or cancels maintenance after a confirmation; with `following` also its later dates."""
     found = Maintenance.objects.filter(id=maintenance_id).first()
@@ -255,7 +256,7 @@ def ops_maintenance_end(request: HttpRequest, operator: User, maintenance_id: UU
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) -> HttpResponse:
     """Returns a GPU to service."""
     gpu = _gpu(name, index)
@@ -265,7 +266,7 @@ def ops_gpu_return(request: HttpRequest, operator: User, name: str, index: int) 
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_fence(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Records that a node or one of its GPUs is powered off, after a confirmation."""
     node = Node.objects.filter(name=name).first()

@@ -17,6 +17,7 @@ from allocation.words.fleet import escalation_words
 from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid, missing
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 MOST_MINUTES = 7 * 24 * 60
@@ -31,7 +32,7 @@ class EscalationForm(forms.Form):
 
 
 @require_POST
-@operator_page
+@operator_page(Area.NODES)
 def ops_unbooked_processes(request: HttpRequest, operator: User, name: str) -> HttpResponse:
     """Sets when unbooked processes on a node are warned and ended."""
     form = EscalationForm(request.POST)

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import path
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import Node
@@ -19,12 +20,13 @@ from allocation.queries.bookings.booking_list import (
     search_results,
 )
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
-from tenants.access import Actor
+from tenants.access import Actor, operator_rights
 from tenants.models import GpuClass, User
 from tenants.platform.costly import costly
 from tenants.queries import tenants_all
+from tenants.rules.operator_roles import Area, Rights
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.navigation import OPERATOR_NAV, Page, pages_found, pages_of
+from tenants.web.navigation import Page, operator_pages, pages_found, pages_of
 
 LONGEST = 200
 MOST_FIRST = 9
@@ -73,25 +75,28 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     groups = _groups(actor, search_results(actor, text), text, base) if text else _first(actor, base)
     user = request.user
     if text and isinstance(user, User) and user.is_staff:
-        groups.append(_operator_pages(text))
+        groups.append(_operator_pages(operator_rights(user, timezone.now()), text))
     return _answer(request, text, groups, book=f"{base}book?{urlencode({'q': text})}", action=f"{base}search")
 
 
 @costly("search", needs_query=True)
 @require_safe
-@operator_page
+@operator_page(Area.OWN)
 def ops_search(request: HttpRequest, operator: User) -> HttpResponse:
     """`?q=`: finds bookings of all organisations by number or name, organisations, nodes and pages.
 
     `part=list` returns the list under the field.
     """
     text = request.GET.get("q", "")[:LONGEST].replace("\x00", "").strip()
-    pages = [page for _, group in OPERATOR_NAV for page in group]
-    groups = (
-        [_ops_bookings(text), _organisations(text), _ops_nodes(text), _operator_pages(text)]
-        if text
-        else [HitGroup("Go to", _hits(pages[:MOST_FIRST], "/ops/"))]
-    )
+    rights = operator_rights(operator, timezone.now())
+    if not text:
+        pages = list(operator_pages(rights))[:MOST_FIRST]
+        return _answer(
+            request, text, [HitGroup("Go to", _hits(pages, "/ops/"))], book="", action="/ops/search"
+        )
+    found = {Area.BOOKINGS: _ops_bookings, Area.PEOPLE: _organisations, Area.NODES: _ops_nodes}
+    groups = [search(text) for area, search in found.items() if rights.may(area)]
+    groups.append(_operator_pages(rights, text))
     return _answer(request, text, groups, book="", action="/ops/search")
 
 
@@ -114,8 +119,8 @@ def _hits(pages: Iterable[Page], base: str) -> tuple[Hit, ...]:
     return tuple(Hit(each.label, "page", base + each.suffix, each.icon) for each in pages)
 
 
-def _operator_pages(text: str) -> HitGroup:
-    pages = pages_found([page for _, group in OPERATOR_NAV for page in group], text)
+def _operator_pages(rights: Rights, text: str) -> HitGroup:
+    pages = pages_found(operator_pages(rights), text)
     return HitGroup("Operator", _hits(pages, "/ops/"))
 
 

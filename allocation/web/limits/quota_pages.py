@@ -20,6 +20,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run, id_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
+from tenants.rules.operator_roles import Area
 from tenants.services import (
     Share,
     gpus_text,
@@ -79,7 +80,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the quotas of tenants; operators change them."""
     refusal, shares, uses = None, tenant_shares(), use_now("tenant_id", timezone.now())

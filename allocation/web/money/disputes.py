@@ -24,6 +24,7 @@ from tenants.access import Actor
 from tenants.models import User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 SHOWN = 50
@@ -69,7 +70,7 @@ def dispute_act(request: HttpRequest, actor: Actor, month: Period) -> HttpRespon
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.DISPUTES)
 def ops_disputes(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows open disputes of all tenants; POST accepts or declines one."""
     refusal = None

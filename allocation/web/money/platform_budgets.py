@@ -43,6 +43,7 @@ from billing.web.budget_rows import BUDGET_KINDS
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 PLATFORM = BudgetOwner(None)
@@ -60,7 +61,7 @@ class PlatformRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.MONEY)
 def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the platform's budgets, the latest first; POST sets one."""
     refusal: Refused | None = None
@@ -86,7 +87,7 @@ def platform_budgets(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.MONEY)
 def platform_budget(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
     """Shows one budget of the platform; POST saves its alerts, or adds or removes a limit."""
     budget = _of_platform(budget_id)
@@ -150,14 +151,14 @@ def _ladder_saved(request: HttpRequest, operator: User, budget: Budget, here: st
 
 
 @require_safe
-@operator_page
+@operator_page(Area.MONEY)
 def platform_budget_days(request: HttpRequest, operator: User, budget_id: UUID) -> HttpResponse:
     """Returns the days of the chart as CSV."""
     return days_csv(_of_platform(budget_id))
 
 
 @require_safe
-@operator_page
+@operator_page(Area.MONEY)
 def platform_budget_day(request: HttpRequest, operator: User, budget_id: UUID, day: str) -> HttpResponse:
     """Shows the bookings of all organisations behind a day of the chart."""
     return day_page(request, _of_platform(budget_id), None, day)

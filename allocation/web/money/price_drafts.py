@@ -37,6 +37,7 @@ from tenants.platform.forms.actions import form_act_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.text import whole_number
 from tenants.queries import is_only_operator
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
@@ -73,7 +74,7 @@ class EffectRow:
 
 @costly("preview")
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.MONEY)
 def price_draft(request: HttpRequest, operator: User, draft_id: UUID) -> HttpResponse:
     """Shows the draft. POST saves, rebases, discards or publishes it."""
     rows = PriceDraft.objects.select_related("author", "base", "decided_by", "book")
@@ -93,7 +94,7 @@ def price_draft(request: HttpRequest, operator: User, draft_id: UUID) -> HttpRes
 
 def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetime) -> HttpResponse:
     act = form_act_read(request, ACTS)
-    is_alone = is_only_operator(operator.pk)
+    is_alone = is_only_operator(operator.pk, Area.MONEY)
     asks = act in ("publish", "discard") and draft.state == PriceDraft.State.OPEN
     is_mine = draft.author_id == operator.pk and not (is_alone and act == "publish")
     if asks and CONFIRMED_FIELD not in request.POST and not is_mine:
@@ -187,7 +188,7 @@ def _shown(
         "effect_total": _effect_row(("", "All projects"), effect.old, effect.new, currency),
         "form": form if is_open and is_mine else None,
         "is_mine": is_mine,
-        "can_publish": not is_mine or is_only_operator(operator.pk),
+        "can_publish": not is_mine or is_only_operator(operator.pk, Area.MONEY),
         "is_open": is_open,
         "is_outdated": is_open and is_outdated(draft),
         "currency": currency,

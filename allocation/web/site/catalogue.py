@@ -31,6 +31,7 @@ from tenants.models import GpuClass, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run
 from tenants.queries import tiers_all
+from tenants.rules.operator_roles import Area
 from tenants.services import whole_read, whole_sent
 from tenants.web.frame import operator_page
 from tenants.web.parts import Field, counted
@@ -111,7 +112,7 @@ class RefusedForm:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_catalogue(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows all classes and models with their forms; POST changes one."""
     refusal = None

@@ -23,11 +23,12 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import form_action_run
 from tenants.queries import tenants_all
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.MONEY)
 def ops_corrections(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows a booking with its payments, and the latest corrections; POST corrects one."""
     refusal, room = None, None

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from tenants.models import User
+from tenants.rules.operator_roles import Area
 from tenants.services.failed_messages import (
     failed_message_dismiss,
     failed_message_retry,
@@ -17,7 +18,7 @@ from tenants.web.frame import operator_page
 
 
 @require_safe
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_failed_messages(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what failed, the newest first."""
     context = {"failed": failed_messages()}
@@ -25,7 +26,7 @@ def ops_failed_messages(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_POST
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_failed_message_retry(request: HttpRequest, operator: User, failed_id: int) -> HttpResponse:
     """Makes the next run of its program try a message again."""
     failed_message_retry(operator=operator, failed_id=failed_id, now=timezone.now())
@@ -34,7 +35,7 @@ def ops_failed_message_retry(request: HttpRequest, operator: User, failed_id: in
 
 
 @require_POST
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_failed_message_dismiss(request: HttpRequest, operator: User, failed_id: int) -> HttpResponse:
     """Gives a message up."""
     failed_message_dismiss(operator=operator, failed_id=failed_id, now=timezone.now())

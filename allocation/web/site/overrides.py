@@ -24,6 +24,7 @@ from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 MOST_SHOWN = 100
@@ -41,7 +42,7 @@ class OpenOverride:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_overrides(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows requests to operators, and all overrides in force; POST grants, declines or ends."""
     refusal, now = None, timezone.now()

@@ -45,6 +45,7 @@ from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.services import seconds_read, whole_read
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
@@ -96,7 +97,7 @@ class PolicyField:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_policy(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the live version in a form; POST shows the differences, then makes a draft.
 

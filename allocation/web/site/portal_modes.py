@@ -26,6 +26,7 @@ from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import FormAction, form_action_run
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 SHOWN = 10
@@ -50,7 +51,7 @@ class LeaseRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_portal(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the current outage and freeze, each node's lease, and the forms."""
     refusal = None

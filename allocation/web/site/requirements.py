@@ -30,6 +30,7 @@ from tenants.access import Actor, client_address
 from tenants.models import GpuClass, KnownPerson, Project, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.rules.operator_roles import Area
 from tenants.services import whole_read, whole_sent
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import Field
@@ -85,7 +86,7 @@ def requirements_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_requirements(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what GPU classes demand, and the form of a new requirement."""
     refusal = None

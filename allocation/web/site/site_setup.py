@@ -38,6 +38,7 @@ from tenants.models import GpuClass, Quota, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.queries import tiers_all
+from tenants.rules.operator_roles import Area
 from tenants.services import (
     NewAdmin,
     Share,
@@ -83,7 +84,7 @@ class NewTenant:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.SYSTEM)
 def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows all steps; each is saved separately."""
     refusal, made = None, None

@@ -24,6 +24,7 @@ from tenants.models import GpuClass, Tier, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import form_action_run
 from tenants.queries import tiers_all
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
@@ -83,7 +84,7 @@ class Market:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_speeds(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows a card for each workload and the form of a new one; `tier` selects the prices."""
     refusal = None

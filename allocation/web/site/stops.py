@@ -24,13 +24,14 @@ from tenants.models import GpuClass, Tenant, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 
 SHOWN = 10
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.RULES)
 def ops_stops(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the stops and the form. A POST asks first, with the numbers of bookings."""
     now = timezone.now()
@@ -64,7 +65,7 @@ def ops_stops(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_POST
-@operator_page
+@operator_page(Area.RULES)
 def ops_stop_end(request: HttpRequest, operator: User, stop_id: UUID) -> HttpResponse:
     """Ends a stop."""
     stop = stop_end(operator=operator, stop_id=stop_id, now=timezone.now())

@@ -15,6 +15,7 @@ from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.queries import admins_invited, tenant_counts
+from tenants.rules.operator_roles import Area
 from tenants.services import (
     NewAccount,
     account_create,
@@ -49,7 +50,7 @@ class TenantRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.PEOPLE)
 def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows tenants and admins; POST creates, opens and closes tenants and creates accounts."""
     refusal = None

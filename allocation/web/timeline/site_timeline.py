@@ -20,12 +20,13 @@ from allocation.web.timeline.timeline_page import (
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
 from tenants.queries import tenants_all
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
 
 
 @costly("timeline")
 @require_safe
-@operator_page
+@operator_page(Area.BOOKINGS)
 def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
     """The query of a tenant's timeline, and `tenant=<slug>&tier=`; `part=grid` is the grid alone.
 

@@ -16,6 +16,7 @@ from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services.labs.limits import person_quota_set
 from tenants.services.labs.windows import (
     WindowOf,
@@ -160,6 +161,8 @@ class PersonQuotas(ApiView):
 class QuotaWindows(ApiView):
     """Limits at some times that the caller can see."""
 
+    area = Area.RULES
+
     @described("list_quota_windows", "Limits at some times", answer=page(QuotaWindowOut))
     def get(self, request: Request) -> Response:
         """Lists those of the tenant, of the caller's projects and their labs; all for admins."""
@@ -213,6 +216,8 @@ class QuotaWindows(ApiView):
 
 class QuotaWindowOne(ApiView):
     """One limit at some times."""
+
+    area = Area.RULES
 
     @described("remove_quota_window", "Remove a limit at some times", answer=None, status=204)
     def delete(self, request: Request, window_id: UUID) -> Response:

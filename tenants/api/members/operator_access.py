@@ -14,6 +14,7 @@ from tenants.platform.rest.fields import Duration, Strict, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services.members.operator_access import AccessTerms, access_begin, access_end
 
 
@@ -48,6 +49,7 @@ class AccessOut(serializers.Serializer[Any]):
 class OperatorAccesses(ApiView):
     """Accesses of operators."""
 
+    area = Area.ACCESS
     queries = {"GET": PageQuery}
 
     @described(
@@ -91,6 +93,8 @@ class OperatorAccesses(ApiView):
 
 class OperatorAccessEnd(ApiView):
     """Ends an access."""
+
+    area = Area.ACCESS
 
     @described("act_end_operator_access", "End an access to a tenant's data (operators)", answer=AccessOut)
     def post(self, request: Request, access_id: UUID) -> HttpResponseBase:

@@ -13,6 +13,7 @@ from tenants.models import Announcement, Tenant
 from tenants.platform.rest.fields import Instant, Strict, Text
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services.announcements import (
     OPEN_MOST,
     TEXT_MOST,
@@ -59,6 +60,8 @@ class AnnouncementOut(serializers.Serializer[Any]):
 class Announcements(ApiView):
     """Announcements."""
 
+    area = Area.PEOPLE
+
     @described(
         "list_announcements",
         "List what operators announce, now and later",
@@ -66,7 +69,7 @@ class Announcements(ApiView):
     )
     def get(self, request: Request) -> Response:
         """Returns those for the caller's tenant; operators get those of every tenant."""
-        if self.caller.is_operator:
+        if self.is_for_operator():
             with operator_tx():
                 return self._list()
         with self.tx():
@@ -101,6 +104,8 @@ class Announcements(ApiView):
 
 class AnnouncementWithdraw(ApiView):
     """Withdraws an announcement."""
+
+    area = Area.PEOPLE
 
     @described(
         "act_withdraw_announcement",
@@ -143,7 +148,7 @@ class AnnouncementDismiss(ApiView):
 def shown(view: ApiView, rows: list[Announcement]) -> list[dict[str, Any]]:
     """Returns the announcements as the caller may see them."""
     closed = dismissed_of(view.user.pk, [row.id for row in rows])
-    is_operator = view.caller.is_operator
+    is_operator = view.is_for_operator()
     slugs = dict(Tenant.objects.values_list("id", "slug")) if is_operator else {}
     return [
         dict(

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from tenants.api.base import ApiView, list_response
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 from tenants.services.failed_messages import (
     Failed,
     failed_message_dismiss,
@@ -37,6 +38,8 @@ class FailedMessageOut(serializers.Serializer[Any]):
 class FailedMessages(ApiView):
     """Failed messages."""
 
+    area = Area.SYSTEM
+
     @described(
         "list_failed_messages",
         "Messages on which a program of the portal failed (operators)",
@@ -51,6 +54,8 @@ class FailedMessages(ApiView):
 
 class FailedMessageView(ApiView):
     """A view of one failed message."""
+
+    area = Area.SYSTEM
 
     def acted(self, work: Callable[..., Failed], failed_id: int) -> HttpResponseBase:
         """Acts on the message once, and answers with it."""

@@ -21,6 +21,7 @@ from tenants.platform.rest.pagination import page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
 from tenants.queries import operator_notifications, operator_unread_count
+from tenants.rules.operator_roles import Area
 from tenants.services.notifications import (
     operator_notification_mark,
     operator_notifications_mark_read,
@@ -38,6 +39,7 @@ class OperatorNotificationOut(NotificationOut):
 class OperatorNotifications(ApiView):
     """The inbox."""
 
+    area = Area.OWN
     queries = {"GET": NotificationQuery}
 
     @described(
@@ -65,6 +67,8 @@ class OperatorNotifications(ApiView):
 class OperatorNotificationCount(ApiView):
     """How many are unread."""
 
+    area = Area.OWN
+
     @described("count_operator_notifications", "How many you have not read (operators)", answer=UnreadOut)
     def get(self, request: Request) -> Response:
         """Counts up to 100."""
@@ -75,6 +79,8 @@ class OperatorNotificationCount(ApiView):
 
 class OperatorNotificationOne(ApiView):
     """One entry of the inbox."""
+
+    area = Area.OWN
 
     @described(
         "set_operator_notification",
@@ -98,6 +104,8 @@ class OperatorNotificationOne(ApiView):
 
 class OperatorNotificationsReadAll(ApiView):
     """Marks many entries."""
+
+    area = Area.OWN
 
     @described(
         "act_read_operator_notifications",

@@ -31,6 +31,7 @@ from tenants.platform.errors import denied
 from tenants.platform.forms.actions import number_text_read
 from tenants.platform.forms.confirm import Confirmation
 from tenants.rules.event_types import EVENT_TYPES, SITE_TYPES, TEST
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 from tenants.web.parts import counted
 from tenants.words import refusal_text
@@ -258,6 +259,7 @@ urlpatterns = [
         "webhooks/list.html",
         _list_shown,
         _create(PlatformWebhookTerms, ("node.*", "gpu.*"), choices=_EVENTS),
+        area=Area.SYSTEM,
         actor_of=platform_actor,
     ),
     operator_form_page(
@@ -266,6 +268,7 @@ urlpatterns = [
         "webhooks/one.html",
         _one_shown,
         *_acts(PlatformWebhookTerms, "ops-webhooks", choices=_EVENTS),
+        area=Area.SYSTEM,
         actor_of=platform_actor,
         queries=("state", "before"),
     ),

@@ -30,9 +30,10 @@ from tenants.models import Scope, Webhook, WebhookDelivery
 from tenants.platform.labels import Labels
 from tenants.platform.rest.pagination import PageQuery
 from tenants.platform.rest.terms import Slug
+from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.PROJECT, in_project=True)
-ops = Endpoints(Scope.FLEET, for_operators=True)
+ops = Endpoints(Scope.FLEET, for_operators=True, area=Area.SYSTEM)
 SECRET = ("secret",)
 BOTH_SIGN = "Make a new secret; for 24 hours messages have the signatures of both"
 AGAIN = "Send a message again: now if it waits, else as a new delivery with the same event id"

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from tenants.platform.errors import Refused
+from tenants.rules.operator_roles import ROLES, SITE
 from tenants.services import NewAccount, operator_create
 
 
@@ -21,6 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--username", required=True)
         parser.add_argument("--name", required=True)
         parser.add_argument("--email", default="")
+        parser.add_argument("--role", default=SITE, choices=[each for each in ROLES if not ROLES[each].names])
         parser.add_argument(
             "--password-file", type=Path, help="file with the password; without it one is generated"
         )
@@ -31,6 +33,7 @@ class Command(BaseCommand):
         username: str,
         name: str,
         email: str,
+        role: str,
         password_file: Path | None,
         **__: object,
     ) -> None:
@@ -39,10 +42,10 @@ class Command(BaseCommand):
         password = given or secrets.token_urlsafe(12)
         account = NewAccount(username, name, email, password)
         try:
-            operator_create(account=account, now=timezone.now())
+            operator_create(account=account, now=timezone.now(), role=role)
         except Refused as refusal:
             raise CommandError(f"{refusal.param}: {refusal.sentence}") from None
-        self.stdout.write(f"{username} is an operator of this site.")
+        self.stdout.write(f"{username} is an operator of this site, with the role {role}.")
         if not given:
             self.stdout.write(f"Password, shown only now: {password}")
 

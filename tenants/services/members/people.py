@@ -16,6 +16,7 @@ from tenants.models import (
     KnownPerson,
     Mail,
     Membership,
+    OperatorRole,
     Passkey,
     Password,
     Project,
@@ -295,6 +296,7 @@ def account_erase(*, operator: User, user_id: int, now: datetime) -> User:
     SecondFactor.objects.filter(user=user).delete()
     Passkey.objects.filter(user=user).delete()
     SignOnIdentity.objects.filter(user=user).delete()
+    OperatorRole.objects.filter(user=user, ended=None).update(ended=now, ended_by=operator)
     user.username, user.first_name, user.last_name = f"erased-{user.pk}", "", ""
     user.email, user.is_staff = "", False
     user.save(update_fields=["username", "first_name", "last_name", "email", "is_staff"])

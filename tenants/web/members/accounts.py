@@ -12,6 +12,7 @@ from tenants.models import Passkey, SecondFactor, User
 from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.rules.operator_roles import Area
 from tenants.services import whole_read
 from tenants.services.members.people import account_erase, account_open_set
 from tenants.services.sign_in.second_factor import factor_remove
@@ -32,7 +33,7 @@ class AccountRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.PEOPLE)
 def ops_accounts(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows accounts by name; at most 50."""
     refusal = None

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from tenants.models import OperatorAccess, Tenant, User
 from tenants.platform.forms.actions import form_action_run, id_read
+from tenants.rules.operator_roles import Area
 from tenants.services.members.operator_access import AccessTerms, access_begin, access_end
 from tenants.web.frame import operator_page
 
@@ -19,7 +20,7 @@ LENGTHS = {"15": "15 min", "60": "1 h", "240": "4 h"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.ACCESS)
 def ops_access(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows accesses; opens one, or ends one."""
     now = timezone.now()

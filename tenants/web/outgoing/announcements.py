@@ -16,6 +16,7 @@ from tenants.access import Actor
 from tenants.models import Announcement, Tenant, User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import form_action_run, id_read
+from tenants.rules.operator_roles import Area
 from tenants.services.announcements import (
     AnnouncementTerms,
     announcement_dismiss,
@@ -38,7 +39,7 @@ class AnnouncementRow:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.PEOPLE)
 def ops_announcements(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows announcements, and publishes or withdraws one."""
     now = timezone.now()

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from tenants.models import User
 from tenants.platform.forms.actions import form_action_run
 from tenants.queries import operator_notifications, operator_unread_count
+from tenants.rules.operator_roles import Area
 from tenants.services.notifications import operator_notifications_mark_read
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
@@ -17,7 +18,7 @@ MOST_SHOWN = 100
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@operator_page
+@operator_page(Area.OWN)
 def ops_inbox(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the newest entries; each leads to the page that answers it. POST marks all as read."""
     if request.method == "POST":
@@ -35,7 +36,7 @@ def ops_inbox(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 @require_safe
-@operator_page
+@operator_page(Area.OWN)
 def ops_bell(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the bell of the top bar alone, for pages that stay open."""
     return render(request, "parts/ops_bell.html")

@@ -47,8 +47,7 @@ OPEN = {
     "policy/versions/<int:number>/shadow",
     "policy/versions/<int:number>/shadow/end",
     "platform-machines/<uuid:machine_id>/release",
-    "policy/trials/<uuid:trial_id>",
-    "policy/trials/<uuid:trial_id>/cancel",
+    *(f"policy/trials/<uuid:trial_id>{act}" for act in ("", "/cancel")),
     "policy/versions/<int:number>/difference/<int:against>",
     *(f"clusters/<slug:slug>/{noun}" for noun in ("jobs", "accounts", "types")),
     "platform-zones/<slug:slug>/end",
@@ -72,6 +71,7 @@ OPEN = {
     # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
     "operator-access/<uuid:access_id>/end",
+    *(f"operator-roles/<uuid:role_id>/{act}" for act in ("approve", "end")),
     "operator-notifications/<uuid:notification_id>",
     # Everybody may close a banner that they see.
     *(f"announcements/<uuid:announcement_id>/{act}" for act in ("dismiss", "withdraw")),
@@ -142,6 +142,7 @@ BODIES: dict[str, Any] = {
     "/counter/accept": {"hash": "0" * 64},
     "/counter": {"hash": "0" * 64, "request": "1 h100 10m"},
     "/alternative": {"hash": "0" * 64},
+    "rule_id>": {"version": 1},
     "approval-rules": {"name": "Costly", "min_cost": "5", "steps": [{"role": "lead"}]},
     "/progress": {"step": 1},
     "/notebook": {},
@@ -367,8 +368,7 @@ NOBODYS = {
     "calendar_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
-    "access_id": str(uuid4()),
-    "announcement_id": str(uuid4()),
+    **dict.fromkeys(("access_id", "role_id", "announcement_id"), str(uuid4())),
     "version_id": str(uuid4()),
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),
@@ -402,10 +402,10 @@ def calls(route: str) -> Iterator[tuple[str, Any]]:
     """Each method that the route takes, with a body that is fine in itself."""
     view: Any = next(r for r in api_urlpatterns if str(r.pattern) == route).callback
     body: Any = next((body for word, body in BODIES.items() if word in route), {})
-    for method in ("get", "post", "put", "delete"):
+    for method in ("get", "post", "put", "patch", "delete"):
         if hasattr(view.view_class, method):
             is_sent = takes_body(getattr(view.view_class, method))
-            yield method.upper(), body if is_sent and method in ("post", "put") else None
+            yield method.upper(), body if is_sent and method in ("post", "put", "patch") else None
 
 
 def test_every_route_is_guarded_by_a_token_or_listed_as_open(site: Site) -> None:

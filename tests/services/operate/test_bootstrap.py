@@ -13,7 +13,7 @@ from allocation.rules.site.site_file import SiteFaults, example_read, site_read
 from allocation.services.bookings.creation import booking_request
 from allocation.services.operate.site_setup import Outcome, site_apply
 from billing.models import Price, PriceBook
-from tenants.models import AuditEntry, GpuClass, Membership, Project, Quota, Tenant, Tier, User
+from tenants.models import AuditEntry, GpuClass, Membership, OperatorRole, Project, Quota, Tenant, Tier, User
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, actor_now
 from tests.builders_allocation import NOW, a_booking_request, an_ask
@@ -204,6 +204,7 @@ x100 = 2.5
             with pytest.raises(CommandError, match="username: This sign-in name is taken"):
                 call_command("createoperator", username="Olaf", name="Olaf")
             with as_owner():
+                OperatorRole.objects.all().delete()
                 User.objects.update(is_staff=False)
             with pytest.raises(SiteFaults, match="not an operator"):
                 site_apply(site=site_read(SITE), now=NOW)

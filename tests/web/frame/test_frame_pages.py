@@ -14,6 +14,7 @@ from django.urls import get_resolver
 from tenants.access import Actor
 from tenants.models import Project, Role, Tenant, User
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, shell, tenant_page, zone_of
 from tests.builders import (
     a_member,
@@ -207,7 +208,7 @@ def test_a_database_that_cant_answer_is_said_to_be_busy() -> None:
 def test_an_operators_page_sees_all_tenants() -> None:
     one, two = a_tenant(), a_tenant()
 
-    @operator_page
+    @operator_page(Area.OVERVIEW)
     def view(request: HttpRequest, operator: User) -> HttpResponse:
         return HttpResponse(",".join(sorted(t.slug for t in Tenant.objects.all())))
 

@@ -17,6 +17,7 @@ from allocation.queries.fleet.telemetry import UseCurve, use_of_allocations, use
 from tenants.api.base import ApiView
 from tenants.platform.errors import missing
 from tenants.platform.rest.schema import described
+from tenants.rules.operator_roles import Area
 
 SPAN_DEFAULT = timedelta(hours=1)
 SPAN_MAX = timedelta(days=90)
@@ -83,6 +84,7 @@ class BookingUse(ApiView):
 class GpuUseOne(OperatorView):
     """Utilisation of one GPU."""
 
+    area = Area.NODES
     queries = {"GET": UseQuery}
 
     @described(

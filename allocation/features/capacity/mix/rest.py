@@ -22,8 +22,9 @@ from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
 from tenants.platform.rest.fields import Money
 from tenants.platform.wall import operator_tx
+from tenants.rules.operator_roles import Area
 
-rest = Endpoints(Scope.PROJECT, in_project=True)
+rest = Endpoints(Scope.PROJECT, in_project=True, area=Area.FLEET)
 
 
 def _number(text: str, digits: int = 3, *, null: bool = False) -> serializers.DecimalField:

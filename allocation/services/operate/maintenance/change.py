@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from allocation.models import Maintenance
+from allocation.services.nodes.reach import nodes_check
 from allocation.services.operate.maintenance.plan import (
     COUNTED,
     MaintenanceTerms,
@@ -17,6 +18,7 @@ from allocation.services.operate.maintenance.plan import (
     history_note,
     length_check,
     maintenance_lock,
+    nodes_under,
     overlapping,
     preview_of,
     reason_read,
@@ -55,6 +57,7 @@ def maintenance_change(
         Refused: `blackout_over`, `maintenance_running`, and as `maintenance_plan`.
     """
     row = maintenance_lock(maintenance, now)
+    nodes_check(operator, nodes_under(row))
     before = _values(row)
     changed = _changed(row, change, now)
     after = _values(changed)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from allocation.errors import AskError
 from allocation.models import (
@@ -25,6 +25,7 @@ from allocation.rules.recurrence import Recurrence, dates_of, dates_overlap
 from allocation.rules.states import RUNNING, State
 from allocation.services.gc_paused import gc_paused
 from allocation.services.nodes.fleet import operator_event
+from allocation.services.nodes.reach import nodes_check
 from allocation.services.policy.policies import policy_of
 from allocation.services.record.site_events import maintenance_event
 from allocation.services.runs.end import STARTED
@@ -112,8 +113,8 @@ def maintenance_plan(*, operator: User, terms: MaintenanceTerms, now: datetime) 
 
     Raises:
         Refused: `window_past`, `end_before_start`, `too_long`, `advance_window`, `bad_deadline`,
-            `reason_needed`, `not_found`, and for what repeats `no_dates`, `series_too_long`,
-            `series_overlap`.
+            `reason_needed`, `not_found`, `not_your_nodes`, and for what repeats `no_dates`,
+            `series_too_long`, `series_overlap`.
     """
     maintenances = _maintenances_of(operator, terms, now)
     Maintenance.objects.bulk_create(maintenances)
@@ -157,9 +158,10 @@ def maintenance_end(
     With `following` the later dates of a series are cancelled too.
 
     Raises:
-        Refused: `blackout_over`.
+        Refused: `blackout_over` or `not_your_nodes`.
     """
     maintenance = maintenance_lock(maintenance, now)
+    nodes_check(operator, nodes_under(maintenance))
     is_early = now < maintenance.starts
     if not is_early and maintenance.last_event == Maintenance.Event.PLANNED:
         # It began within the last half minute.
@@ -359,7 +361,7 @@ def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> M
     reason = reason_read(terms.reason)
     drain_by = deadline_read(terms)
     rack, node, gpu = _target(terms)
-    return Maintenance(
+    made = Maintenance(
         rack=rack,
         node=node,
         gpu=gpu,
@@ -370,6 +372,8 @@ def _maintenance_of(operator: User, terms: MaintenanceTerms, now: datetime) -> M
         created=now,
         created_by=operator,
     )
+    nodes_check(operator, nodes_under(made))
+    return made
 
 
 def reason_read(text: str) -> str:
@@ -424,9 +428,14 @@ def _target(terms: MaintenanceTerms) -> tuple[Rack | None, Node | None, Gpu | No
     return None, None, gpu
 
 
+def nodes_under(maintenance: Maintenance) -> QuerySet[Node]:
+    """The nodes that it covers: its own, or those of its rack."""
+    gpu = maintenance.gpu
+    node = maintenance.node_id if gpu is None else gpu.node_id
+    return Node.objects.filter(Q(id=node) | Q(rack=maintenance.rack_id))
+
+
 def history_note(maintenance: Maintenance, text: FleetText, now: datetime) -> None:
     """Adds an entry to the history of each node that the maintenance covers."""
-    gpu = maintenance.gpu
-    nodes = Node.objects.filter(Q(id=maintenance.node_id) | Q(rack=maintenance.rack_id))
-    for node in [gpu.node] if gpu is not None else nodes:
-        operator_event(node, gpu, text, now)
+    for node in nodes_under(maintenance):
+        operator_event(node, maintenance.gpu, text, now)
