@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.data.folder import DataFolder
 from agent.hardware import NodeHardware
 from agent.node import Node
 from agent.owner.accounts import AccountDirectory, LoginProgram
@@ -85,6 +86,7 @@ def node_assemble(
         jobs=jobs,
         available_mb=_available_memory(slices, hardware.cgroups),
         notebooks=_notebooks(options, hardware, directory),
+        data=_data(options, stack),
     )
 
 
@@ -135,6 +137,16 @@ def _notebooks(
         return None
     starter = hardware.starter or AccountStarter(directory.uid)
     return Notebooks(settings_read(options.notebooks), starter, options.state)
+
+
+def _data(options: argparse.Namespace, stack: contextlib.ExitStack) -> DataFolder | None:
+    """Returns the cache folder if the node has one. It begins to be listed."""
+    if not options.data:
+        return None
+    folder = DataFolder(options.data.absolute())
+    folder.start()
+    stack.callback(folder.stop)
+    return folder
 
 
 def _metrics_board(

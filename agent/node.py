@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import wire
+from agent.data.folder import DataFolder
 from agent.owner.booking_files import BookingFiles
 from agent.owner.mps_units import MpsUnits
 from agent.owner.notebooks import Notebooks
@@ -53,7 +54,8 @@ class Node:
     orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
     programs to the devices of their booking. With `jobs` another scheduler gives the devices on
     the portal's behalf. `available_mb` returns the memory that a booking's own
-    limit leaves for a pause, in MiB. Without `notebooks` the node offers none.
+    limit leaves for a pause, in MiB. Without `notebooks` the node offers none. `data` has the data sets of
+    its cache folder.
     """
 
     keys: Keys
@@ -76,4 +78,5 @@ class Node:
     slices: Slices | None = None
     jobs: Jobs | None = None
     notebooks: Notebooks | None = None
+    data: DataFolder | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None

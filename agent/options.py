@@ -84,6 +84,13 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         help="offer the programs of this file as notebooks of bookings (default: none)",
     )
     parser.add_argument(
+        "--data",
+        type=Path,
+        default=default("GPU_AGENT_DATA"),
+        metavar="DIR",
+        help="list each folder in DIR as a data set that bookings may name (default: none)",
+    )
+    parser.add_argument(
         "--pause-signal",
         type=_signal,
         default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),

@@ -282,7 +282,8 @@ class Agent:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
         progress = reports.progress_of(self._store.held, self._node.bookings.progress_lines())
-        self._reports.telemetry(sender, samples, self._machine_time(), progress)
+        data = None if self._node.data is None else self._node.data.listing
+        self._reports.telemetry(sender, samples, self._machine_time(), progress, data)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 

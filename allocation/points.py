@@ -111,6 +111,29 @@ def program_lines_keep(lines: Iterable[tuple[Any, str]], now: datetime) -> None:
         keep(said, now)
 
 
+NodeTelemetry: TypeAlias = Callable[[Sequence[tuple[UUID, wire.Telemetry]], datetime], None]
+
+NODE_TELEMETRY: list[NodeTelemetry] = []
+"""Each gets messages of nodes, each with its node, in the transaction that stores their readings."""
+
+
+NodeData: TypeAlias = Callable[[Collection[str] | None], Mapping[str, Collection[str]]]
+
+NODE_DATA: list[NodeData] = []
+"""Each returns the data sets of nodes, by the node's name: those with these names, or (None) all of nodes
+that take everybody's bookings."""
+
+
+def data_near(names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the nodes that have some of these data sets, with those that they have."""
+    return {node: tuple(sorted(sets)) for read in NODE_DATA if names for node, sets in read(names).items()}
+
+
+def data_known() -> tuple[str, ...]:
+    """Returns the names of the data sets that nodes have."""
+    return tuple(sorted({name for read in NODE_DATA for sets in read(None).values() for name in sets}))
+
+
 NodeOrders: TypeAlias = Callable[[Iterable[UUID]], Mapping[UUID, tuple[wire.DesiredNotebook, ...]]]
 
 NODE_ORDERS: list[NodeOrders] = []

@@ -22,7 +22,6 @@ from solver.model.inputs import Change as Change
 from solver.model.inputs import Extension as Extension
 from solver.model.inputs import Gpu as Gpu
 from solver.model.inputs import Held as Held
-from solver.model.inputs import Host as Host
 from solver.model.inputs import Limit as Limit
 from solver.model.inputs import Maintenance as Maintenance
 from solver.model.inputs import Model as Model
@@ -39,6 +38,8 @@ from solver.model.inputs import Tier as Tier
 from solver.model.inputs import Used as Used
 from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
+from solver.model.nodes import Cache as Cache
+from solver.model.nodes import Host as Host
 from solver.model.plan import Alternative as Alternative
 from solver.model.plan import Assign as Assign
 from solver.model.plan import Borrow as Borrow

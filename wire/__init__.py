@@ -24,6 +24,7 @@ envelopes as fields (``Envelope.to_fields``).
 """
 
 from wire.check_words import CHECK_TEXTS
+from wire.data import DATA_PATTERN, DATA_SETS_MAX, CachedData, DataName
 from wire.desired import (
     Desired,
     DesiredAllocation,
@@ -108,6 +109,8 @@ __all__ = [
     "CHECKS_MAX",
     "CHECK_FACTS_MAX",
     "CHECK_TEXTS",
+    "DATA_PATTERN",
+    "DATA_SETS_MAX",
     "ESCALATION_SINCE",
     "HOST_SINCE",
     "LEASES_SINCE",
@@ -130,9 +133,11 @@ __all__ = [
     "SLOTS",
     "VERSION",
     "AllocationState",
+    "CachedData",
     "CheckFact",
     "CheckResult",
     "CheckState",
+    "DataName",
     "Desired",
     "DesiredAllocation",
     "DesiredGpu",

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
+from wire.data import CachedData
 from wire.fields import (
     ADDED,
     VERSION,
@@ -266,13 +267,15 @@ class ProgressLine:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Measurements, and the progress that programs have said since the last message."""
+    """Measurements, and the progress that programs have said since the last message. `data` are the data
+    sets of the cache folder; None: this message says nothing of them."""
 
     kind: ClassVar[str] = "telemetry"
     sent_at: int
     samples: tuple[Sample, ...] = ()
     seq: int = dataclasses.field(default=0, metadata=ADDED)
     progress: tuple[ProgressLine, ...] = dataclasses.field(default=(), metadata=ADDED)
+    data: tuple[CachedData, ...] | None = dataclasses.field(default=None, metadata=ADDED)
     version: int = VERSION
 
 

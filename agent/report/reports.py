@@ -138,6 +138,7 @@ def _sample(reading: Reading, owners: Owners) -> wire.Sample:
 
 
 REPORT_EVERY_S = 60.0
+DATA_EVERY_S = 300.0
 
 
 class Outbox(Protocol):
@@ -159,6 +160,8 @@ class ReportSender:
         self._repeat_at = steady_now
         self._last_notebooks: wire.Notebooks | None = None
         self._notebooks_repeat_at = steady_now
+        self._last_data: tuple[wire.CachedData, ...] | None = None
+        self._data_at = 0.0
 
     def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
         """Records a state; `at` (Unix seconds) is its start if the state is new."""
@@ -167,7 +170,7 @@ class ReportSender:
 
     def resend(self) -> None:
         """Sends the next report even if nothing changed: the last one may be lost."""
-        self._last_report = self._last_notebooks = None
+        self._last_report = self._last_notebooks = self._last_data = None
 
     def report(
         self,
@@ -266,10 +269,18 @@ class ReportSender:
         samples: tuple[wire.Sample, ...],
         wall_now: float,
         progress: tuple[wire.ProgressLine, ...] = (),
+        data: tuple[wire.CachedData, ...] | None = None,
     ) -> None:
-        """Sends the samples, and what programs have said of their progress."""
+        """Sends the samples, what programs have said of their progress, and the data sets if these are
+        others than in the last message with some, or that was five minutes ago."""
+        if data == self._last_data and abs(wall_now - self._data_at) < DATA_EVERY_S:
+            data = None
+        elif data is not None:
+            self._last_data, self._data_at = data, wall_now
         seq = self._store.next_seq()
-        message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=seq, progress=progress)
+        message = wire.Telemetry(
+            sent_at=int(wall_now), samples=samples, seq=seq, progress=progress, data=data
+        )
         self.send(sender, "telemetry", message)
 
     def send(self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None) -> None:

@@ -13,6 +13,7 @@ FEATURES = Features(
     "calendars",
     "capacity",
     "clusters",
+    "datasets",
     "demand",
     "hand_overs",
     "idle_gpus",

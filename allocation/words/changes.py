@@ -22,6 +22,7 @@ NAMES = {
     "classes": gettext_lazy("GPU class"),
     "tier": gettext_lazy("tier"),
     "pin": gettext_lazy("nodes and GPUs"),
+    "data": gettext_lazy("data sets"),
     "profile": gettext_lazy("slice"),
     "share": gettext_lazy("share"),
     "cores": gettext_lazy("host cores"),

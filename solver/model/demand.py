@@ -13,7 +13,8 @@ class Demand:
     they may go.
     Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
     account that runs it. With a `pin` it fits only on these nodes and GPUs. With `keeps_modes` no
-    GPU may change its mode for it. The further `groups` of a mixed booking share its window.
+    GPU may change its mode for it. The further `groups` of a mixed booking share its window. Nodes that
+    have its `data` are preferred.
     """
 
     gpu_class: str
@@ -31,6 +32,7 @@ class Demand:
     pin: tuple[str, ...] = ()
     keeps_modes: bool = False
     groups: tuple[Ask, ...] = ()
+    data: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple["Demand", ...]:
@@ -64,6 +66,7 @@ class Demand:
             self.pin,
             whose,
             self.groups,
+            self.data,
         )
 
     @property
@@ -96,6 +99,7 @@ def demand_of(
         owner,
         ask.pin,
         groups=ask.groups,
+        data=ask.data,
     )
 
 

@@ -43,6 +43,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         persons=_unique(snapshot.persons, "scope", "person", "gpu_class"),
         cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
         peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
+        caches=_unique(snapshot.caches, "node"),
     )
 
 

@@ -33,6 +33,7 @@ _NAMED_BY = {
     "used": ("project", "gpu_class", "day", "tenant", "owner"),
     "blackouts": ("gpu", "starts", "ends"),
     "peaks": ("gpu_class", "starts"),
+    "caches": ("node",),
 }
 _NAMES = ("id", "booking", "order", "slug", "beneficiary")
 

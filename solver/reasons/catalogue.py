@@ -45,6 +45,7 @@ FACTS: dict[str, Kind] = {
     "busy": "flag",
     "conflicts": "amount",
     "cores": "amount",
+    "data": "names",
     "dated": "flag",
     "dates": "amount",
     "days": "amount",
@@ -52,6 +53,7 @@ FACTS: dict[str, Kind] = {
     "depth": "amount",
     "duration": "seconds",
     "elsewhere": "flag",
+    "elsewhere_on": "names",
     "ends_late": "flag",
     "fee": "amount",
     "first_conflict": "instant",
@@ -59,8 +61,10 @@ FACTS: dict[str, Kind] = {
     "gpu_class": "name",
     "gpus": "amount",
     "guaranteed": "units",
+    "has": "names",
     "horizon_seconds": "seconds",
     "idle": "seconds",
+    "lacks": "names",
     "lasts": "flag",
     "left": "amount",
     "level": "word",
@@ -366,6 +370,7 @@ RULES: tuple[Rule, ...] = (
         optional=("dated", "used", "whose"),
     ),
     Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
+    Rule("R180", "data_place", "together", "asker", "explains", ("data",), ("elsewhere_on", "has", "lacks")),
 )
 
 UNPROVEN = frozenset(

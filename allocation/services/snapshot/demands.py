@@ -1,6 +1,7 @@
 """What a booking asks for, as the solver reads it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from allocation.rules.ask import AskDocument, AskGroup
@@ -19,7 +20,8 @@ def solver_ask(document: AskDocument) -> Ask:
         cores=document.cores * 1_000,
         memory=document.memory * 1_024,
         pin=document.pin,
-        groups=tuple(map(_group_of, document.groups)),
+        groups=tuple(replace(_group_of(each), data=document.data) for each in document.groups),
+        data=document.data,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from allocation.errors import AskError
 from allocation.models import Booking
-from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
+from allocation.rules.ask import AskDocument, count_of, data_of, duration_of, pin_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.changes import Target
@@ -60,6 +60,7 @@ class ChangeForm:
             "classes": " ".join(ask.classes),
             "tier": target.tier,
             "pin": " ".join(ask.pin),
+            "data": " ".join(ask.data),
             "give_back": "",
             "revision": str(booking.revision),
         }
@@ -125,6 +126,7 @@ class ChangeForm:
             count=count_of(-1 if (typed := whole_number(count)) is None else typed),
             classes=tuple(values["classes"].split()) or ask.classes,
             pin=pin_of(names),
+            data=data_of(values["data"].lower().replace(",", " ").split()),
             starts=starts if self.is_fixed else None,
             not_before=None if self.is_fixed else starts,
             deadline=deadline,
@@ -189,6 +191,7 @@ class ChangeForm:
             field("classes", "GPU class", choices=self._classes()),
             field("tier", "Tier", choices=tuple(Tier.objects.values_list("slug", "name"))),
             field("pin", "Only on", "Nodes or GPUs, such as n0003 or n0003/2.", required=False),
+            field("data", "Near data", "Data sets, such as imagenet.", required=False),
             *(scope_fields(dict(self.values)) if self.is_of_series else ()),
         ]
 

@@ -55,6 +55,7 @@ _PARTS = (
     "count",
     "classes",
     "pin",
+    "data",
 )
 
 
@@ -88,6 +89,8 @@ class PatchIn(Strict):
     count = Whole(required=False)
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    # Any: the base class has an attribute of this name.
+    data: Any = serializers.ListField(child=Text(max_length=64), required=False, max_length=8)
     give_back = serializers.ListField(
         child=Text(max_length=64),
         required=False,

@@ -40,7 +40,7 @@ _SPACES = "\t\u00a0\u202f"
 GRAMMAR = r"""
 start: part*
 ?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
-     | together | workload | tier | project | cheapest | burst | place
+     | together | workload | tier | project | cheapest | burst | place | data
      | duration | coming | asap | anytime | in_time | plain | hours | overnight
      | earliest | begin | until | deadline | window | between | whole_day | whole_span
      | repeat | rrule | times | array | parallel | noise
@@ -62,6 +62,7 @@ project: PROJECT
 cheapest: CHEAPEST
 burst: BURST
 place: PLACE
+data: DATA
 
 duration: LENGTH
 coming: NEXTLENGTH
@@ -90,7 +91,8 @@ parallel: PARALLEL
 noise: NOISE | AND
 
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
-%declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
+%declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE DATA LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS
+%declare OVERNIGHT
 %declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN MONTH
 %declare DAYEND WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
 """
@@ -240,6 +242,7 @@ def _parsed(reading: Reading) -> Parsed:
         array=values.get("array"),
         parallel=values.get("parallel"),
         ends=values.get("ends"),
+        data=values.get("data", ()),
     )
     return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 

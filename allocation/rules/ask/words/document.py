@@ -19,6 +19,7 @@ WHOLE_SHARE = 1_000
 MAX_HOST_RESOURCE = 16_384
 MAX_NAME_LENGTH = 64
 MAX_PINS = 16
+MAX_DATA = 8
 MIN_GROUPS, MAX_GROUPS = 2, 4
 # Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
@@ -32,6 +33,7 @@ _DURATION = re.compile(
 )
 _SECONDS = (604_800, 86_400, 3_600, 60, 1)
 _YEARS = range(2000, 2200)
+_DATA = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _COST = re.compile(r"[0-9]{1,7}(\.[0-9]{1,2})?", re.ASCII)
 
 
@@ -48,6 +50,7 @@ class AskGroup:
     required: bool = False
 
 
+_LEFT_OUT = ("pin", "groups", "most_cost", "data")
 GROUP_FIELDS = ("count", "profile", "cores", "memory", "together", "required")
 """The fields that each group of a mixed request has for itself, besides its class."""
 
@@ -64,7 +67,8 @@ class AskDocument:
     is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
     as `node/index`. A mixed request has further `groups`, each on a class of its own; the fields
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
-    With `most_cost` machines may be rented for it for so much, if it would wait.
+    With `most_cost` machines may be rented for it for so much, if it would wait. Nodes that have its `data`,
+    sets of the nodes' cache folders, are preferred.
     """
 
     count: int
@@ -83,6 +87,7 @@ class AskDocument:
     pin: tuple[str, ...] = ()
     groups: tuple[AskGroup, ...] = ()
     most_cost: Decimal | None = None
+    data: tuple[str, ...] = ()
 
     @property
     def may_burst(self) -> bool:
@@ -168,13 +173,13 @@ class AskDocument:
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form. `from_json` returns the same document."""
-        names = (each.name for each in fields(self) if each.name not in ("pin", "groups", "most_cost"))
+        names = (each.name for each in fields(self) if each.name not in _LEFT_OUT)
         plain = {name: getattr(self, name) for name in names}
         plain["classes"] = list(self.classes)
         for name in ("starts", "not_before", "deadline"):
             plain[name] = None if plain[name] is None else time_text(plain[name])
         # Left out when empty, as in documents stored before pins existed.
-        plain |= {"pin": list(self.pin)} if self.pin else {}
+        plain |= {name: list(names) for name in ("pin", "data") if (names := getattr(self, name))}
         if self.groups:
             plain["groups"] = [asdict(each) for each in self.every_group]
         if self.most_cost is not None:
@@ -328,6 +333,16 @@ def pin_of(value: object, param: str = "pin") -> tuple[str, ...]:
     return tuple(sorted({_name(each, param) for each in value}))
 
 
+def data_of(value: object, param: str = "data") -> tuple[str, ...]:
+    """Names of data sets, sorted and unique. Raises AskError for too many or invalid names."""
+    if not isinstance(value, list | tuple) or len(value) > MAX_DATA:
+        raise AskError("not_a_list", coded("ask_data", param=param, max_data=MAX_DATA), param)
+    for each in value:
+        if not isinstance(each, str) or not _DATA.fullmatch(each):
+            raise AskError("not_a_name", coded("ask_data_name", param=param), param)
+    return tuple(sorted(set(value)))
+
+
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
         raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param)
@@ -409,5 +424,6 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "memory": host_resource_of,
     "workload": _name_or_none,
     "pin": pin_of,
+    "data": data_of,
     "groups": lambda value, _: tuple(cast(list[AskGroup], value)),
 }

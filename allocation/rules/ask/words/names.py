@@ -45,6 +45,7 @@ class Names:
     tier_by_key: dict[str, str]
     project_by_key: dict[str, str]
     words: frozenset[str]
+    data: frozenset[str]
 
 
 @lru_cache(maxsize=64)
@@ -65,6 +66,7 @@ def names_of(catalogue: Catalogue) -> Names:
         tiers,
         projects,
         frozenset(_words_of(catalogue)),
+        frozenset(catalogue.data),
     )
 
 

@@ -40,12 +40,13 @@ class TierEntry:
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """The names that a request can use: classes in the order of `any`, kinds of work with known
-    speeds, tiers, and the caller's projects as (slug, name)."""
+    speeds, tiers, the caller's projects as (slug, name), and data sets that nodes have."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
     tiers: tuple[TierEntry, ...] = ()
     projects: tuple[tuple[str, str], ...] = ()
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Parsed:
     parallel: int | None = None
     groups: tuple[AskGroup, ...] = ()
     ends: datetime | None = None
+    data: tuple[str, ...] = ()
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -193,6 +195,7 @@ class Parsed:
             pin=self.pin,
             most_cost=self.most_cost,
             groups=self.groups,
+            data=self.data,
         )
         document.check_share()
         document.check_window()

@@ -281,6 +281,7 @@ def _understood(
         "catalogue": catalogue.classes,
         "workloads": catalogue.workloads,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
+        "data_sets": catalogue.data,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
@@ -348,6 +349,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "length": length_words(duration).replace(" ", "") if duration else "",
         "workload": parsed.workload or "",
         "pin": " ".join((ask or parsed).pin),
+        "data": " ".join((ask or parsed).data),
         "groups": groups_text((ask or parsed).groups),
     }
 

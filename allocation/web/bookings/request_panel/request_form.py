@@ -9,6 +9,7 @@ from allocation.rules.ask import (
     AskGroup,
     Parsed,
     count_of,
+    data_of,
     duration_of,
     host_resource_of,
     pin_of,
@@ -56,6 +57,7 @@ class RequestFields:
     until: str = ""
     days: str = ""
     pin: str = ""
+    data: str = ""
     campaign: str = ""
     labels: str = ""
     external_ref: str = ""
@@ -106,6 +108,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         until=get("until"),
         days=get("days"),
         pin=get("pin", 200),
+        data=get("data", 300),
         campaign=get("campaign"),
         labels=get("labels", MAX_TEXT),
         external_ref=get("external_ref", MAX_REFERENCE),
@@ -138,6 +141,7 @@ def ask_of_fields(fields: RequestFields, parsed: Parsed, more: Parsed | None = N
         deadline=parsed.deadline if parsed.starts is None else None,
         workload=fields.workload or None,
         pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
+        data=data_of(fields.data.lower().replace(",", " ").split()),
         most_cost=parsed.most_cost,
     )
     if more is not None:
