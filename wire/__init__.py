@@ -72,6 +72,7 @@ from wire.fields import (
     Recovery,
     StepName,
 )
+from wire.host_use import HOST_USES_MAX, HostUse
 from wire.notebooks import (
     NOTEBOOK_PROGRAMS_MAX,
     NOTEBOOKS_MAX,
@@ -113,6 +114,7 @@ __all__ = [
     "DATA_SETS_MAX",
     "ESCALATION_SINCE",
     "HOST_SINCE",
+    "HOST_USES_MAX",
     "LEASES_SINCE",
     "LEASE_EXPIRED",
     "LEASE_REPORTED_SINCE",
@@ -153,6 +155,7 @@ __all__ = [
     "HardwareError",
     "Heartbeat",
     "HostLimits",
+    "HostUse",
     "Instance",
     "Inventory",
     "InventoryGpu",

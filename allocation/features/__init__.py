@@ -16,6 +16,7 @@ FEATURES = Features(
     "datasets",
     "demand",
     "hand_overs",
+    "host_use",
     "idle_gpus",
     "insights",
     "jira",

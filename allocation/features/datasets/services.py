@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from django.db.models import F
+
 import wire
 from allocation.features.datasets.models import NodeCache
 from allocation.models import Node
@@ -50,6 +52,8 @@ def caches_keep(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) 
         row = known.get(node)
         if row is None:
             NodeCache.objects.create(node_id=node, sets=sets, said_at=now)
+            # From now on its document has the data that bookings name.
+            Node.objects.filter(id=node).update(generation=F("generation") + 1)
         elif row.sets != sets and now - row.said_at >= KEPT_EVERY:
             NodeCache.objects.filter(node=node).update(sets=sets, said_at=now)
 

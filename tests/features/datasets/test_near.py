@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.datasets.models import NodeCache
 from allocation.models import Allocation, Booking, Node
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.snapshot.kept import SnapshotKeeper
@@ -120,8 +121,6 @@ def test_a_kept_snapshot_follows_what_nodes_say(site: Site, far: Node) -> None:
     for names in (("imagenet",), (), ("imagenet", "coco")):
         node_says(far.id, *names, at=timezone.now())
         with as_system():
-            from allocation.features.datasets.models import NodeCache  # noqa: PLC0415 (sets time back)
-
             NodeCache.objects.update(said_at="2020-01-01T00:00:00Z")
             keeper.lead(len(seen) + 1)
             seen.append([each.data for each in keeper.take(timezone.now(), 100).snapshot.caches])
