@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.data.folder import DataFolder
+from agent.data.staging import STAGE, Stager
 from agent.hardware import NodeHardware
 from agent.node import Node
 from agent.owner.accounts import AccountDirectory, LoginProgram
@@ -24,6 +26,8 @@ from agent.owner.slices import (
     Slices,
     SliceSettings,
 )
+from agent.ports.clock import Clock
+from agent.ports.group_use import GroupUse
 from agent.ports.handover import Handover
 from agent.ports.notebook_programs import AccountStarter
 from agent.ports.systemd import unit_of
@@ -62,6 +66,7 @@ def node_assemble(
         context = dataclasses.replace(context, slice_of=_unit_of(directory))
     account = account_of or directory.account
     jobs = hardware.jobs(account, store) if hardware.jobs else None
+    data = _data(options, stack)
     guard = slices or jobs
     handover = Handover(context.root, hardware.owners, context.share, context.topology, guard)
     return Node(
@@ -84,7 +89,10 @@ def node_assemble(
         slices=slices,
         jobs=jobs,
         available_mb=_available_memory(slices, hardware.cgroups),
+        group_use=_group_use(slices, hardware),
         notebooks=_notebooks(options, hardware, directory),
+        data=data,
+        stager=_stager(options, data, stack),
     )
 
 
@@ -99,6 +107,7 @@ def _context(options: argparse.Namespace, identity: Identity, hardware: NodeHard
         order=cuda_order(gpus),
         hidden=options.device_permissions != "off",
         network=hardware.network(options.interface),
+        data=options.data.absolute() if options.data else None,
         topology=hardware.topology(near),
         files_of=hardware.files_of,
     )
@@ -136,6 +145,28 @@ def _notebooks(
         return None
     starter = hardware.starter or AccountStarter(directory.uid)
     return Notebooks(settings_read(options.notebooks), starter, options.state)
+
+
+def _data(options: argparse.Namespace, stack: contextlib.ExitStack) -> DataFolder | None:
+    """Returns the cache folder if the node has one. It begins to be listed."""
+    if not options.data:
+        return None
+    folder = DataFolder(options.data.absolute())
+    folder.start()
+    stack.callback(folder.stop)
+    return folder
+
+
+def _stager(
+    options: argparse.Namespace, data: DataFolder | None, stack: contextlib.ExitStack
+) -> Stager | None:
+    """Returns what fetches missing data, if the site has a program `stage`."""
+    program = options.hooks / STAGE if options.hooks else None
+    if data is None or program is None or not program.is_file():
+        return None
+    stager = Stager(data, program.absolute(), options.stage_limit, Clock())
+    stack.callback(stager.stop)
+    return stager
 
 
 def _metrics_board(
@@ -198,6 +229,15 @@ def _available_memory(slices: Slices | None, cgroups: Cgroups | None) -> Callabl
     if slices is not None:
         return slices.available_mb
     return cgroups.available_mb if cgroups is not None else lambda booking: None
+
+
+def _group_use(slices: Slices | None, hardware: NodeHardware) -> Callable[[str], GroupUse | None]:
+    """Returns a reader of what a booking's programs have used of the host."""
+    if slices is not None:
+        return slices.use
+    if hardware.cgroups is not None:
+        return hardware.cgroups.use
+    return hardware.group_use or (lambda booking: None)
 
 
 def _login_program(

@@ -33,6 +33,7 @@ from agent.owner.device_acls import Access, SetFacl
 from agent.owner.hooks import ModeHooks
 from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
+from agent.ports.group_use import GroupUse
 from agent.ports.handover import HandoverObserver
 from agent.ports.host_cores import CoreTopology, core_topology_read
 from agent.ports.notebook_programs import NotebookStarter
@@ -53,8 +54,9 @@ EngineJobs = BookingJobs | BookingQueues
 class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
-    set where members need no account of the host. `starter` is for notebooks; None: they start as the
-    accounts of their owners. `files_of` is set where programs find a device by its files."""
+    set where members need no account of the host. `group_use` reads what a booking uses where no cgroup
+    does. `starter` is for notebooks; None: they start as the accounts of their owners. `files_of` is set
+    where programs find a device by its files."""
 
     port: GpuPort
     watch: WatchPort
@@ -76,6 +78,7 @@ class NodeHardware:
     account_of: Callable[[str], str | None] | None = None
     starter: NotebookStarter | None = None
     files_of: Callable[[str], tuple[str, ...]] | None = None
+    group_use: Callable[[str], GroupUse | None] | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:

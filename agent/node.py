@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import wire
+from agent.data.folder import DataFolder
+from agent.data.staging import Stager
 from agent.owner.booking_files import BookingFiles
 from agent.owner.mps_units import MpsUnits
 from agent.owner.notebooks import Notebooks
@@ -12,6 +14,7 @@ from agent.owner.shares import NodeContext
 from agent.owner.slices import Slices
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuPort, WatchPort
+from agent.ports.group_use import GroupUse
 from agent.ports.handover import Handover
 from agent.ports.programs import Programs, account_same
 from agent.ports.suspender import Suspender
@@ -53,7 +56,9 @@ class Node:
     orders. `mps` manages the MPS daemons of shared GPUs through systemd. `slices` restrict
     programs to the devices of their booking. With `jobs` another scheduler gives the devices on
     the portal's behalf. `available_mb` returns the memory that a booking's own
-    limit leaves for a pause, in MiB. Without `notebooks` the node offers none.
+    limit leaves for a pause, in MiB; `group_use` what its programs have
+    used of the host. Without `notebooks` the node offers none. `data` has the data sets of
+    its cache folder, into which the `stager` fetches missing ones.
     """
 
     keys: Keys
@@ -76,4 +81,7 @@ class Node:
     slices: Slices | None = None
     jobs: Jobs | None = None
     notebooks: Notebooks | None = None
+    data: DataFolder | None = None
+    stager: Stager | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None
+    group_use: Callable[[str], GroupUse | None] = lambda booking: None

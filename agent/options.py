@@ -75,7 +75,7 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         default=default("GPU_AGENT_HOOKS"),
         metavar="DIR",
         help="run the executables in DIR/start, notice, pause, resume and end for each booking,"
-        " and DIR/login to learn which local account a member has",
+        " DIR/login to learn which local account a member has, and DIR/stage to fetch data sets",
     )
     parser.add_argument(
         "--notebooks",
@@ -83,6 +83,20 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         default=default("GPU_AGENT_NOTEBOOKS"),
         metavar="FILE",
         help="offer the programs of this file as notebooks of bookings (default: none)",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default("GPU_AGENT_DATA"),
+        metavar="DIR",
+        help="list each folder in DIR as a data set that bookings may name (default: none)",
+    )
+    parser.add_argument(
+        "--stage-limit",
+        type=float,
+        default=float(default("GPU_AGENT_STAGE_LIMIT", "1800")),
+        metavar="SECONDS",
+        help="end the program `stage` of --hooks, which fetches a data set, after so long (default: 1800)",
     )
     parser.add_argument(
         "--pause-signal",

@@ -5,7 +5,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+import wire
 from agent.act.suspensions import Suspensions
+from agent.data.staging import Fetched
 from agent.node import Node
 from agent.owner.device_holders import share_holders
 from agent.owner.notices import (
@@ -20,6 +22,7 @@ from agent.plan.pauses import ProgramsSeen, pause_method
 from agent.plan.targets import GpuTarget, Record, Task
 from agent.ports.gpu import GpuError
 from agent.ports.handover import booking_full_name
+from agent.report.host_use import HostUses, first_allocations
 from agent.state.records import Records
 from agent.state.store import StoreError
 
@@ -39,6 +42,7 @@ class OwnerChannel:
         self._node = node
         self._records = records
         self._suspensions = suspensions
+        self._uses = HostUses(node.group_use)
         self._place = node.place or NodeContext(node.keys.identity.node, node.handover.root)
 
     @property
@@ -95,6 +99,17 @@ class OwnerChannel:
         desired, given = self._node.store.desired, handover.devices()
         return active_bookings(desired, given, now, self._place, handover.cores())
 
+    def host_uses(self, now: float, steady: float) -> tuple[wire.HostUse, ...]:
+        """Returns what active bookings use of the host since the last call."""
+        parts = self._parts(now)
+        held = self._records.held.values()
+        named = (
+            (booking_full_name(each.allocation), each.allocation.id) for each in held if not each.emptied
+        )
+        first = first_allocations(named)
+        asked = {name: (first[name], len(part.cores)) for name, part in parts.items() if name in first}
+        return self._uses.take(asked, steady)
+
     def notebooks_sync(self, now: float) -> None:
         """Starts, ends and looks at notebooks. `now`: Unix seconds."""
         notebooks, desired = self._node.notebooks, self._node.store.desired
@@ -142,7 +157,24 @@ class OwnerChannel:
         shares = [allocation for allocation in live if allocation.share is not None]
         node, account_of = self._node, self._place.account_of
         found = share_holders(node.port, node.programs, target.gpu, shares, account_of)
-        return ProgramsSeen(found, self._suspensions.busy())
+        if node.stager is None:
+            return ProgramsSeen(found, self._suspensions.busy())
+        fetching, failed = node.stager.fetching, node.stager.failed
+        return ProgramsSeen(found, self._suspensions.busy(), fetching, failed)
+
+    def data_follow(self, targets: Iterable[GpuTarget]) -> Mapping[str, Fetched]:
+        """Fetches the data of allocations that are about to start; returns what has been fetched."""
+        if self._node.stager is None:
+            return {}
+        given = self._node.handover.devices()
+        tasks = (task for target in targets for task in target.tasks)
+        return self._node.stager.follow(
+            {
+                task.allocation.id: task.allocation.data
+                for task in tasks
+                if task.allocation.data and not task.ending and task.allocation.id not in given
+            }
+        )
 
 
 def _suspends(task: Task) -> bool:

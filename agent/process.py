@@ -20,7 +20,7 @@ from agent.ports.clock import AgreedTime, Clock
 from agent.ports.gpu import GpuError
 from agent.report import reports
 from agent.report.examination import ExaminationDone
-from agent.report.reports import Outbox, ReportSender
+from agent.report.reports import Outbox, ReportSender, Spoken
 from agent.report.watch import Watch
 from agent.state.documents import DocumentFollower
 from agent.state.records import Records
@@ -195,6 +195,8 @@ class Agent:
         escalation = self._store.desired.ladder if self._store.desired else None
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), escalation)
         jobs = self._node.jobs.numbers() if self._node.jobs else {}
+        if self._node.stager is not None:
+            seen = dataclasses.replace(seen, staging=dict(self._node.stager.fetching))
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen, jobs)
 
     def wait_s(self) -> float:
@@ -240,6 +242,8 @@ class Agent:
         self._due["listen"] = self._clock.steady() + self._owners.listen_interval_s
         self._endings.retain({t.allocation.id for each in targets for t in each.tasks if t.ending})
         self._jobs_error = self._owners.jobs_follow(targets)
+        for name, fetched in self._owners.data_follow(targets).items():
+            self._times.staged(name, fetched.began, fetched.took)
         self._outcomes = [self._applier.turn(target) for target in targets]
         ended_mark_failed(self._outcomes, self._node.jobs.ended() if self._node.jobs else {})
         lapsed_mark_failed(self._outcomes, lapsed_of(self._store.desired, self._store.held, now))
@@ -282,7 +286,10 @@ class Agent:
         owners = reports.owners_of(self._store.held)
         samples = reports.samples_take(self._node.port, self._gpus, owners)
         progress = reports.progress_of(self._store.held, self._node.bookings.progress_lines())
-        self._reports.telemetry(sender, samples, self._machine_time(), progress)
+        data = None if self._node.data is None else self._node.data.listing
+        host = self._owners.host_uses(self._clock.wall(), self._clock.steady())
+        more = Spoken(progress, data, host)
+        self._reports.telemetry(sender, samples, self._machine_time(), more)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
 

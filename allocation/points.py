@@ -111,6 +111,58 @@ def program_lines_keep(lines: Iterable[tuple[Any, str]], now: datetime) -> None:
         keep(said, now)
 
 
+NodeTelemetry: TypeAlias = Callable[[Sequence[tuple[UUID, wire.Telemetry]], datetime], None]
+
+NODE_TELEMETRY: list[NodeTelemetry] = []
+"""Each gets messages of nodes, each with its node, in the transaction that stores their readings."""
+
+
+NodeData: TypeAlias = Callable[[Collection[str] | None], Mapping[str, Collection[str]]]
+
+NODE_DATA: list[NodeData] = []
+"""Each returns the data sets of nodes, by the node's name: those with these names, or (None) all of nodes
+that take everybody's bookings."""
+
+
+def data_near(names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the nodes that have some of these data sets, with those that they have."""
+    return {node: tuple(sorted(sets)) for read in NODE_DATA if names for node, sets in read(names).items()}
+
+
+def data_known() -> tuple[str, ...]:
+    """Returns the names of the data sets that nodes have."""
+    return tuple(sorted({name for read in NODE_DATA for sets in read(None).values() for name in sets}))
+
+
+HostCpu: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, float]]
+
+HOST_CPU: list[HostCpu] = []
+"""Each returns how much of its host cores each of these bookings has used, in percent, if it is measured."""
+
+
+def host_cpu(bookings: Collection[UUID]) -> dict[UUID, float]:
+    """Returns how much of its host cores each of these bookings has used, in percent."""
+    return {booking: cpu for read in HOST_CPU if bookings for booking, cpu in read(bookings).items()}
+
+
+StartReports: TypeAlias = Callable[[Any, Sequence[wire.ReportedAllocation], datetime], None]
+
+START_REPORTS: list[StartReports] = []
+"""Each gets, of a node, those reported allocations whose data is or was fetched, or that have failed."""
+
+
+NodesWithData: TypeAlias = Callable[[Collection[UUID]], Collection[UUID]]
+
+NODES_WITH_DATA: list[NodesWithData] = []
+"""Each returns those of these nodes that have listed data sets. What it returns for a node changes only with
+the generation of the node."""
+
+
+def nodes_with_data(nodes: Collection[UUID]) -> frozenset[UUID]:
+    """Returns the nodes whose documents have the data that bookings name."""
+    return frozenset(node for read in NODES_WITH_DATA for node in read(nodes))
+
+
 NodeOrders: TypeAlias = Callable[[Iterable[UUID]], Mapping[UUID, tuple[wire.DesiredNotebook, ...]]]
 
 NODE_ORDERS: list[NodeOrders] = []

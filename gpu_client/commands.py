@@ -51,6 +51,10 @@ app.add_typer(import_app, name="import")
 ProjectName = Annotated[str, typer.Option("--project", "-p", envvar="GPU_PROJECT")]
 TierName = Annotated[str, typer.Option("--tier", "-t")]
 LabelOptions = Annotated[list[str] | None, typer.Option("--label", "-l", help="key=value; can be repeated.")]
+DataNames = Annotated[
+    list[str] | None,
+    typer.Option("--with", help="A data set that the GPUs should be near; can be repeated."),
+]
 Words = Annotated[list[str], typer.Argument(help="For example: 2 h100 6h today", show_default=False)]
 # Of a check: passed, not passed, not looked at.
 _MARKS = {True: "✓", False: "✗", None: "–"}
@@ -63,12 +67,13 @@ def find(
     project: ProjectName = "",
     tier: TierName = "",
     workload: WorkloadName = "",
+    data: DataNames = None,
     is_json: Json = False,
     zone: Zone = "",
 ) -> None:
     """Show when and at what price a request could start. Nothing is booked."""
     with portal(is_json=is_json) as client:
-        request = _request(client, words, project, tier, zone)
+        request = _request(client, _with_data(words, data), project, tier, zone)
         found = client.quote({**request, **({"workload": workload} if workload else {})})
         if is_json:
             json_print(found)
@@ -86,6 +91,7 @@ def book(
     tier: TierName = "",
     name: Annotated[str, typer.Option(help="A name for the booking.")] = "",
     workload: WorkloadName = "",
+    data: DataNames = None,
     label: LabelOptions = None,
     ref: Annotated[str, typer.Option(help="A ticket: its key or its address.")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
@@ -100,7 +106,7 @@ def book(
     The exit status is 0 when the booking has its GPUs, 3 when it was refused and 4 while it waits.
     """
     with portal(is_json=is_json) as client:
-        request = _request(client, words, project, tier, zone)
+        request = _request(client, _with_data(words, data), project, tier, zone)
         if workload:
             request["workload"] = workload
         if not (yes or is_json):
@@ -302,6 +308,11 @@ def run(
     """Run a program of a booking, on its node: gpu run BK-2041 -- python train.py."""
     options = [] if part is None else ["--part", str(part)]
     raise SystemExit(booking_run(reference, command, options))
+
+
+def _with_data(words: list[str], data: list[str] | None) -> list[str]:
+    """Returns the words of a request that names data sets."""
+    return [*words, f"with data {','.join(data)}"] if data else words
 
 
 def _request(client: Client, words: list[str], project: str, tier: str, zone: str) -> dict[str, Any]:

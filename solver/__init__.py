@@ -24,7 +24,6 @@ from solver.model.inputs import Change as Change
 from solver.model.inputs import Extension as Extension
 from solver.model.inputs import Gpu as Gpu
 from solver.model.inputs import Held as Held
-from solver.model.inputs import Host as Host
 from solver.model.inputs import Maintenance as Maintenance
 from solver.model.inputs import Model as Model
 from solver.model.inputs import Order as Order
@@ -40,6 +39,8 @@ from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
 from solver.model.limits import Limit as Limit
 from solver.model.limits import Override as Override
+from solver.model.nodes import Cache as Cache
+from solver.model.nodes import Host as Host
 from solver.model.plan import Alternative as Alternative
 from solver.model.plan import Assign as Assign
 from solver.model.plan import Borrow as Borrow

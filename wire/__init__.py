@@ -24,6 +24,7 @@ envelopes as fields (``Envelope.to_fields``).
 """
 
 from wire.check_words import CHECK_TEXTS
+from wire.data import DATA_PATTERN, DATA_SETS_MAX, CachedData, DataName
 from wire.desired import (
     Desired,
     DesiredAllocation,
@@ -71,6 +72,7 @@ from wire.fields import (
     Recovery,
     StepName,
 )
+from wire.host_use import HOST_USES_MAX, HostUse
 from wire.notebooks import (
     NOTEBOOK_PROGRAMS_MAX,
     NOTEBOOKS_MAX,
@@ -108,8 +110,11 @@ __all__ = [
     "CHECKS_MAX",
     "CHECK_FACTS_MAX",
     "CHECK_TEXTS",
+    "DATA_PATTERN",
+    "DATA_SETS_MAX",
     "ESCALATION_SINCE",
     "HOST_SINCE",
+    "HOST_USES_MAX",
     "LEASES_SINCE",
     "LEASE_EXPIRED",
     "LEASE_REPORTED_SINCE",
@@ -130,9 +135,11 @@ __all__ = [
     "SLOTS",
     "VERSION",
     "AllocationState",
+    "CachedData",
     "CheckFact",
     "CheckResult",
     "CheckState",
+    "DataName",
     "Desired",
     "DesiredAllocation",
     "DesiredGpu",
@@ -148,6 +155,7 @@ __all__ = [
     "HardwareError",
     "Heartbeat",
     "HostLimits",
+    "HostUse",
     "Instance",
     "Inventory",
     "InventoryGpu",

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
+from wire.data import DataName
 from wire.fields import ADDED, VERSION, Mode, Name, PauseMethod
 from wire.notebooks import DesiredNotebook
 
@@ -26,7 +27,8 @@ class DesiredAllocation:
     reports "empty". Under a `notice`, `ends` is its `at`. `resumes` is the allocation that was
     suspended on this node. With `lease` it may run only while the node's Lease is valid, because
     the portal may restart it elsewhere. `cores` and `memory_mb` are resources of the host. `project`
-    is written for nodes of Kubernetes, where projects have namespaces.
+    is written for nodes of Kubernetes, where projects have namespaces. `data` are data sets that the
+    booking names; only nodes that have listed theirs get it.
     """
 
     id: Name
@@ -47,6 +49,7 @@ class DesiredAllocation:
     cores: int = dataclasses.field(default=0, metadata=ADDED)
     memory_mb: int = dataclasses.field(default=0, metadata=ADDED)
     project: Name | None = dataclasses.field(default=None, metadata=ADDED)
+    data: tuple[DataName, ...] = dataclasses.field(default=(), metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,9 +59,9 @@ NUMA node, across the machine."""
 HostLimits = Literal["counted", "enforced"]
 Engine = Literal["device", "slurm", "kubernetes"]
 """Who gives the GPUs of a node to bookings: the agent itself, or another scheduler on its behalf."""
-StepName = Literal["clear", "mode", "slice", "hand_over"]
+StepName = Literal["clear", "mode", "slice", "hand_over", "stage"]
 """Removing what was in the way, changing the GPU's mode, making the slice, giving the device to its
-owner."""
+owner, fetching data that the booking names."""
 CheckState = Literal["ok", "warn", "fail", "unknown"]
 PauseMethod = Literal["stop", "signal", "suspend"]
 """stop: TERM, then KILL. signal: the owner's program ends itself, KILL at the deadline. suspend:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
+from wire.data import CachedData, DataName
 from wire.fields import (
     ADDED,
     VERSION,
@@ -25,6 +26,7 @@ from wire.fields import (
     Small,
     StepName,
 )
+from wire.host_use import HostUse
 from wire.notebooks import Notebooks
 
 
@@ -136,7 +138,8 @@ class ReportedAllocation:
     clock: `since` the start of `state`, `noticed` the delivery of the notice, `saved` the owner's
     last report that everything is saved. `suspended`: its programs are suspended here. `steps` led
     to `ready`; they are sent until a report with them was delivered. `job` is the number of the job
-    by which the engine of the node holds the device."""
+    by which the engine of the node holds the device. `staging`: data sets that are being fetched for it,
+    and that it waits for."""
 
     id: Name
     state: AllocationState
@@ -148,6 +151,7 @@ class ReportedAllocation:
     suspended: bool = dataclasses.field(default=False, metadata=ADDED)
     steps: tuple[PreparedStep, ...] = dataclasses.field(default=(), metadata=ADDED)
     job: int | None = dataclasses.field(default=None, metadata=ADDED)
+    staging: tuple[DataName, ...] = dataclasses.field(default=(), metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,13 +270,17 @@ class ProgressLine:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Measurements, and the progress that programs have said since the last message."""
+    """Measurements, and the progress that programs have said since the last message. `data` are the data
+    sets of the cache folder; None: this message says nothing of them. `host` is the use of the host by
+    bookings."""
 
     kind: ClassVar[str] = "telemetry"
     sent_at: int
     samples: tuple[Sample, ...] = ()
     seq: int = dataclasses.field(default=0, metadata=ADDED)
     progress: tuple[ProgressLine, ...] = dataclasses.field(default=(), metadata=ADDED)
+    data: tuple[CachedData, ...] | None = dataclasses.field(default=None, metadata=ADDED)
+    host: tuple[HostUse, ...] = dataclasses.field(default=(), metadata=ADDED)
     version: int = VERSION
 
 

@@ -34,6 +34,10 @@ class StepTimes:
                 for allocation in allocations:
                     self._note(allocation, name, began, took)
 
+    def staged(self, allocation: str, began: int, took: int) -> None:
+        """Notes that the data of an allocation was fetched."""
+        self._note(allocation, "stage", began, took)
+
     def added(self, report: wire.Report) -> wire.Report:
         """Returns the report with the steps of the allocations that are ready in it."""
         ready = {each.id for each in report.allocations if each.state == "ready"}

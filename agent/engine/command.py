@@ -28,7 +28,7 @@ log = logging.getLogger("agent")
 
 ACCOUNTS = "accounts.json"
 _ALIVE_WITHIN_S = 45.0
-_ELSEWHERE = ("cdi", "mps_units", "metrics")
+_ELSEWHERE = ("cdi", "data", "mps_units", "metrics")
 
 
 def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -1,4 +1,5 @@
-"""Limits a booking's programs to its cores and memory, by cgroup v2, in a subtree of the agent.
+"""Limits a booking's programs to its cores and memory, and measures them, by cgroup v2, in a subtree of the
+agent.
 
 A program that names the booking in its environment, as `run` and `env` set it, joins the group with
 all that it starts from then on. A program that hides its booking is not limited.
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.owner.shares import ActiveBooking
+from agent.ports.group_use import GroupUse, group_use
 from agent.ports.host_cores import cores_text
 from agent.ports.programs import Programs
 from agent.ports.systemd import available_mb
@@ -17,6 +19,8 @@ log = logging.getLogger(__name__)
 
 OWN = "own"
 NEEDED = ("cpuset", "memory")
+MEASURED = "io"
+"""A controller that only measures: without it disks are not measured."""
 _MOUNT = Path("/sys/fs/cgroup")
 _AGENT = "agent"
 
@@ -40,7 +44,8 @@ def subtree_prepare(option: str, *, mount: Path = _MOUNT, proc: Path = Path("/pr
         if option == OWN:
             (root / _AGENT).mkdir(exist_ok=True)
             (root / _AGENT / "cgroup.procs").write_text("0")
-        (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+        wanted = [*NEEDED, *([MEASURED] if MEASURED in offered else [])]
+        (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
     except OSError as error:
         raise CgroupsUnavailable(f"{root} is no cgroup v2 folder of ours: {error.strerror}") from error
     return root
@@ -66,21 +71,24 @@ class Cgroups:
 
     def sync(self, parts: Mapping[str, ActiveBooking]) -> str | None:
         """Returns the problems; the next call retries."""
-        wanted = {name: part for name, part in parts.items() if part.cores or part.memory_mb}
         problems = []
-        for name, part in sorted(wanted.items()):
+        for name, part in sorted(parts.items()):
             try:
                 self._limit(self._root / name, part)
             except OSError as error:
                 problems.append(f"the cores and memory of {name}: {error.strerror}")
         for group in sorted(self._root.glob("*.*/")):
-            if group.name not in wanted and (group / "cgroup.procs").exists():
+            if group.name not in parts and (group / "cgroup.procs").exists():
                 self._remove(group)
         return "; ".join(problems) or None
 
     def available_mb(self, booking: str) -> int | None:
         """Returns the memory that its limit leaves a booking, in MiB; None without one."""
         return available_mb(self._root / booking)
+
+    def use(self, booking: str) -> GroupUse | None:
+        """Returns what its programs have used; None while it has no group."""
+        return group_use(self._root / booking)
 
     def _limit(self, group: Path, part: ActiveBooking) -> None:
         group.mkdir(exist_ok=True)

@@ -37,7 +37,8 @@ class NodeContext:
     `order` has the UUIDs of all its GPUs by PCI address. `hidden`: accounts can't open the files of
     GPUs that are not theirs. `network` is how its programs reach those of other nodes. `topology`
     has the cores next to each GPU. `slice_of` gives the systemd slice of an account's booking,
-    empty where there is none. `files_of` gives the files of a device that is no GPU."""
+    empty where there is none. `data` is the folder with data sets. `files_of` gives the files of a device
+    that is no GPU."""
 
     node: str
     root: Path
@@ -50,6 +51,7 @@ class NodeContext:
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     slice_of: Callable[[str, str], str] = lambda account, booking: ""
     files_of: Callable[[str], tuple[str, ...]] | None = None
+    data: Path | None = None
 
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
         """Returns the variables that give a program its share of a GPU, and limit it."""
@@ -75,7 +77,8 @@ class ActiveBooking:
     CUDA counts the GPUs of the node, empty where that is not certain; `inside` are those in a
     container that has no other GPUs. `network` is set if it has several nodes. `gpus` are those
     that the devices are on, and `topology` has the cores next to them. `unit` is the systemd
-    slice that may open its devices, empty where there is none. `files` are those of devices that are no GPUs.
+    slice that may open its devices, empty where there is none. `data` are the data sets that it names,
+    in `data_folder`. `files` are those of devices that are no GPUs.
     """
 
     name: str
@@ -102,6 +105,8 @@ class ActiveBooking:
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     unit: str = ""
     files: tuple[tuple[str, ...], ...] = ()
+    data: tuple[str, ...] = ()
+    data_folder: str = ""
 
     @property
     def divided(self) -> bool:
@@ -242,6 +247,8 @@ def _active_booking(
         topology=place.topology,
         unit=place.slice_of(account, name) if account else "",
         files=tuple(place.files_of(given[each.id]) for each in allocations) if place.files_of else (),
+        data=first.data,
+        data_folder=str(place.data) if place.data and first.data else "",
     )
 
 
@@ -277,6 +284,7 @@ def environment(part: ActiveBooking, only: int | None = None, *, contained: bool
         **_array_variables(part.booking),
         **host_environment(part.cores, part.memory_mb),
         **_file_variables(part.folder),
+        **_data_variables(part),
         **_pause_variables(part),
     }
 
@@ -349,6 +357,13 @@ def _file_variables(folder: str) -> dict[str, str]:
         "HYDRA_HOST_FILE": machines,
         "I_MPI_HYDRA_HOST_FILE": machines,
     }
+
+
+def _data_variables(part: ActiveBooking) -> dict[str, str]:
+    """Returns the data sets that the booking names, and the folder in which they are."""
+    if not part.data_folder:
+        return {}
+    return {"GPU_BOOKING_DATA": ",".join(part.data), "GPU_BOOKING_DATA_FOLDER": part.data_folder}
 
 
 def _pause_variables(part: ActiveBooking) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agent.owner.cdi import DeviceNodes
 from agent.ports.gpu import GpuError
+from agent.ports.group_use import GroupUse
 from agent.ports.handover import booking_full_name, write_atomic
 from agent.ports.host_cores import cores_text
 from agent.ports.programs import Programs
@@ -144,6 +145,8 @@ class Slices:
         limits = (
             f"AllowedCPUs={cores_text(cores)}",
             f"MemoryMax={memory_mb << 20 if memory_mb else 'infinity'}",
+            # Without it the kernel does not say what its programs read and write.
+            "IOAccounting=yes",
         )
         self._set(unit, _Rules((*self._devices(paths), *limits), numbers))
         self._asked.pop(unit, None)
@@ -283,6 +286,11 @@ class Slices:
         except OSError as error:
             return [f"the slices of logins are not written: {error}"]
         return []
+
+    def use(self, booking: str) -> GroupUse | None:
+        """Returns what the programs of a booking have used; None while it has no slice."""
+        found = (self._units.use(unit) for unit in self._named(booking))
+        return next((use for use in found if use is not None), None)
 
     def available_mb(self, booking: str) -> int | None:
         """Returns the memory that its slices leave it, in MiB; None without a limit."""

@@ -73,13 +73,14 @@ def plan(
     )
     for i, task in enumerate(staying):
         waits = _blocked_by(task, (*going, *staying[:i]), one_account=target.one_account)
-        problem = problems.get(task.allocation.id)
-        if problem is not None and problem.lasting:
-            found.states[task.allocation.id] = State("failed", error=problem.text)
+        failure = _failure(task, problems, seen)
+        if failure is not None:
+            found.states[task.allocation.id] = State("failed", error=failure)
         elif waits is not None:
             found.states[task.allocation.id] = State("preparing", error=waits)
         else:
             _start(found, target, task, truth, given)
+            _hold_back(found, task, seen)
     # 4. Slices that are expected to be needed, on a GPU that has nothing else to do.
     _prepare(found, target, truth, problems)
     _problems_note(found, problems)
@@ -217,6 +218,20 @@ def _start(found: Plan, target: GpuTarget, task: Task, truth: Truth, given: Mapp
         _whole(found, task, truth, given)
     else:
         _slice(found, task, task.place, truth, given)
+
+
+def _failure(task: Task, problems: Mapping[str, Problem], seen: ProgramsSeen) -> str | None:
+    """Returns why an allocation will not start here."""
+    problem = problems.get(task.allocation.id)
+    return problem.text if problem and problem.lasting else seen.unfetched.get(task.allocation.id)
+
+
+def _hold_back(found: Plan, task: Task, seen: ProgramsSeen) -> None:
+    """Hands nothing over before the data is there; a slice is made meanwhile."""
+    last = found.steps[-1] if found.steps else None
+    is_own = isinstance(last, HandOver) and last.allocation is task.allocation
+    if is_own and task.allocation.id in seen.fetching:
+        found.steps.pop()
 
 
 def _whole(found: Plan, task: Task, truth: Truth, given: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.ports.commands import CommandTimeout, command_run
+from agent.ports.group_use import GroupUse, group_use
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,9 @@ class Units(Protocol):
 
     def available_mb(self, unit: str) -> int | None:
         """Returns the memory that its programs may still take, in MiB; None without a limit."""
+
+    def use(self, unit: str) -> GroupUse | None:
+        """Returns what its programs have used; None while it is not there."""
 
 
 class Systemd:
@@ -172,6 +176,9 @@ class Systemd:
 
     def available_mb(self, unit: str) -> int | None:
         return available_mb(self._group(unit))
+
+    def use(self, unit: str) -> GroupUse | None:
+        return group_use(self._group(unit))
 
     def _group(self, unit: str) -> Path:
         """Where the kernel has a slice: below those whose names are the beginning of its name."""

@@ -26,6 +26,19 @@ Owners = Mapping[tuple[str, Place | None], str]
 """The allocation on a GPU (by UUID) and place; a None place is the whole GPU."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spoken:
+    """What telemetry says besides samples: progress of programs, data sets (None: no folder), and use of
+    the host."""
+
+    progress: tuple[wire.ProgressLine, ...] = ()
+    data: tuple[wire.CachedData, ...] | None = None
+    host: tuple[wire.HostUse, ...] = ()
+
+
+NOTHING_SPOKEN = Spoken()
+
+
 def owners_of(held: Mapping[str, Record]) -> Owners:
     """Returns the allocation of each place. Shares are left out: readings of a GPU are not
     theirs."""
@@ -77,10 +90,11 @@ def reported_allocations(
     held: Mapping[str, Record],
     suspended: Collection[str],
     jobs: Mapping[str, int],
+    staging: Mapping[str, tuple[str, ...]],
 ) -> tuple[wire.ReportedAllocation, ...]:
     """Returns the allocations that still have a record in `held`; the portal has the others.
     `since` has the Unix seconds at which each allocation entered its state, `jobs` the numbers of
-    their jobs."""
+    their jobs, `staging` the data that is fetched for them."""
     found = [
         wire.ReportedAllocation(
             id=name,
@@ -92,6 +106,7 @@ def reported_allocations(
             saved=saved_at(held[name]),
             suspended=state.state == "empty" and name in suspended,
             job=jobs.get(name),
+            staging=staging.get(name, ()) if state.state == "preparing" else (),
         )
         for outcome in outcomes
         for name, state in outcome.states.items()
@@ -138,6 +153,7 @@ def _sample(reading: Reading, owners: Owners) -> wire.Sample:
 
 
 REPORT_EVERY_S = 60.0
+DATA_EVERY_S = 300.0
 
 
 class Outbox(Protocol):
@@ -159,6 +175,8 @@ class ReportSender:
         self._repeat_at = steady_now
         self._last_notebooks: wire.Notebooks | None = None
         self._notebooks_repeat_at = steady_now
+        self._last_data: tuple[wire.CachedData, ...] | None = None
+        self._data_at = 0.0
 
     def entered(self, name: str, state: wire.AllocationState, at: int) -> None:
         """Records a state; `at` (Unix seconds) is its start if the state is new."""
@@ -167,7 +185,7 @@ class ReportSender:
 
     def resend(self) -> None:
         """Sends the next report even if nothing changed: the last one may be lost."""
-        self._last_report = self._last_notebooks = None
+        self._last_report = self._last_notebooks = self._last_data = None
 
     def report(
         self,
@@ -193,6 +211,7 @@ class ReportSender:
                 self._store.held,
                 self._store.suspended,
                 jobs,
+                seen.staging,
             ),
             error="; ".join(found) or None,
             errors=seen.errors,
@@ -265,11 +284,24 @@ class ReportSender:
         sender: Outbox,
         samples: tuple[wire.Sample, ...],
         wall_now: float,
-        progress: tuple[wire.ProgressLine, ...] = (),
+        spoken: Spoken = NOTHING_SPOKEN,
     ) -> None:
-        """Sends the samples, and what programs have said of their progress."""
+        """Sends the samples and what else there is to say; data sets if they are others than in the last
+        message with some, or that was five minutes ago."""
+        data = spoken.data
+        if data == self._last_data and abs(wall_now - self._data_at) < DATA_EVERY_S:
+            data = None
+        elif data is not None:
+            self._last_data, self._data_at = data, wall_now
         seq = self._store.next_seq()
-        message = wire.Telemetry(sent_at=int(wall_now), samples=samples, seq=seq, progress=progress)
+        message = wire.Telemetry(
+            sent_at=int(wall_now),
+            samples=samples,
+            seq=seq,
+            progress=spoken.progress,
+            data=data,
+            host=spoken.host,
+        )
         self.send(sender, "telemetry", message)
 
     def send(self, sender: Outbox, kind: links.Kind, message: wire.FromAgent, seq: int | None = None) -> None:

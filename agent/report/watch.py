@@ -19,12 +19,13 @@ ERRORS_SAID = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observations:
-    """Fields of a report."""
+    """Fields of a report. `staging` has the data that is fetched for allocations."""
 
     errors: tuple[wire.HardwareError, ...] = ()
     foreign: tuple[wire.UnbookedDevice, ...] = ()
     hanging: tuple[str, ...] = ()
     actions: tuple[wire.Enforcement, ...] = ()
+    staging: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 NO_OBSERVATIONS = Observations()

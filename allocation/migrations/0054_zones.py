@@ -53,7 +53,7 @@ CREATE TRIGGER rack_in_open_zone BEFORE INSERT OR UPDATE OF zone_id ON allocatio
 
 class Migration(migrations.Migration):
 
-    dependencies = [("allocation", "0051_versions_of_approval_rules")]
+    dependencies = [("allocation", "0053_host_use")]
 
     operations = [
         migrations.CreateModel(

@@ -90,7 +90,7 @@ class Allocation(models.Model):
         null=True,
         blank=True,
         help_text="Name, start and length in ms of what its agent did until it was ready; null "
-        "unless traces are on.",
+        "unless traces are on, or data was fetched.",
     )
     error = models.CharField(max_length=200, blank=True, help_text="Why the agent failed to start.")
     saved_at = models.DateTimeField(

@@ -378,6 +378,7 @@ class Booking(models.Model):
                 name="booking_extended",
                 condition=Q(extension_until__isnull=False),
             ),
+            models.Index(fields=["state"], name="booking_with_data", condition=Q(ask__has_key="data")),
             models.Index(fields=["tenant"], name="booking_drained", condition=Q(is_drained=True)),
             models.Index(
                 fields=["cooling_until"],

@@ -67,7 +67,7 @@ def _is_window_weaker(old: AskDocument, new: AskDocument) -> bool:
 
 def _is_place_weaker(old: AskDocument, new: AskDocument) -> bool:
     remaining = tuple(name for name in old.classes if name in new.classes)
-    if new.classes != remaining or new.pin not in (old.pin, ()):
+    if new.classes != remaining or new.pin not in (old.pin, ()) or new.data not in (old.data, ()):
         return False
     if not _is_where_weaker(old, new):
         return False

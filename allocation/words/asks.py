@@ -31,6 +31,8 @@ SENTENCES: dict[str, Promise] = {
     "ask_group_share": gettext_lazy("A request with several groups can't have a share."),
     "ask_group_workload": gettext_lazy("A request with several groups can't have a kind of work."),
     "ask_group_pin": gettext_lazy("A request with several groups can't have a pin."),
+    "ask_data": gettext_lazy("%(param)s has at most %(max_data)s names of data sets."),
+    "ask_data_name": gettext_lazy("A name in %(param)s has a-z, 0-9 and . _ -, such as imagenet."),
     "ask_only_books": gettext_lazy(
         "This field only makes bookings. Open a booking to extend, release or cancel it."
     ),

@@ -26,6 +26,7 @@ NAMES = {
     "not_zones": gettext_lazy("excluded zones"),
     "storage": gettext_lazy("storage"),
     "scratch": gettext_lazy("local space in GB"),
+    "data": gettext_lazy("data sets"),
     "profile": gettext_lazy("slice"),
     "share": gettext_lazy("share"),
     "cores": gettext_lazy("host cores"),

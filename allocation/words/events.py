@@ -161,6 +161,7 @@ _SENTENCES: dict[str, Text] = {
     "queued": gettext_lazy("Waiting, with a planned start. %(because)s"),
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
+    "scheduled_data": gettext_lazy("Scheduled on %(nodes)s. %(because)s"),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
     "waitlisted": gettext_lazy("On the waiting list: booked as soon as its window is free. %(because)s"),
     "awaits_offer": gettext_lazy(

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from allocation.words.amounts import Facts
+from allocation.words.data_places import data_place
 from allocation.words.queue import overtaken_text
 from allocation.words.where import WHERE
 
@@ -455,6 +456,7 @@ SENTENCES: dict[str, Text] = {
     "class_too_slow": gettext_lazy("%(gpu_class)s needs more time for it than there is before the deadline."),
     "laid_anew": gettext_lazy("It has other GPUs at its own time, so that more bookings fit."),
     **WHERE,
+    "data_place": data_place,
     "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
     "pin_too_small": _pin_too_small,
     "pinned": _pinned,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 
+from devtools.launch.data_sets import data_sets_write
 from devtools.launch.embedded import free_port, http_answers
 from devtools.launch.processes import Program
 from portal.storage.database import database_dsn
@@ -343,6 +344,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
     A node is ready when the portal has received a message of it, which `database` shows.
     """
     programs = []
+    data_sets_write(demo.var, {name: demo.agent_state(name) for name in AGENTS})
     with psycopg.connect(database) as connection:
         (begun,) = connection.execute("SELECT now()").fetchone() or (None,)
     for name, hardware in AGENTS.items():
@@ -352,6 +354,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
         }
         options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
         offer = ("--notebooks", str(demo.notebooks)) if demo.notebooks.exists() else ()
+        cache = ("--data", str(demo.agent_state(name) / "data"))
         programs.append(
             Program(
                 name=name,
@@ -359,6 +362,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
                     *(sys.executable, "-m", "devtools.simulated", "--portal", demo.url),
                     *options,
                     *offer,
+                    *cache,
                 ),
                 environment=environment,
                 folder=ROOT,

@@ -13,6 +13,7 @@ from solver.explanation.alternatives import alternatives, next_free
 from solver.explanation.blockers import why_not_yet, why_still_waiting, why_waiting
 from solver.explanation.explain import (
     QueueAhead,
+    data_placed,
     freed_by,
     mode_change,
     placed,
@@ -34,7 +35,8 @@ class Outcome:
     """The decisions of a cycle so far. `keys`: the place of each booking in the queue.
 
     `failed_claims`: by owner and kind of demand, the shortest duration for which planned starts
-    were lifted in vain; `lifted_in_vain`: how many those were in all attempts. A `brief` plan does not
+    were lifted in vain; `lifted_in_vain`: how many those were in all attempts. `with_data`: the demands
+    of assigned bookings that name data. A `brief` plan does not
     say why somebody waits, who borrows, and what else would work.
     """
 
@@ -53,6 +55,7 @@ class Outcome:
     placed: dict[str, Fit] = field(default_factory=dict)
     failed_claims: dict[tuple[object, ...], int] = field(default_factory=dict)
     lifted_in_vain: int = 0
+    with_data: dict[str, Demand] = field(default_factory=dict)
     brief: bool = False
 
     def record_orders(self, results: Iterable[OrderResult]) -> list[str]:
@@ -194,6 +197,8 @@ class Outcome:
         name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.victim_rules.in_place.grant(request.booking, found)
         self.strengths.count(request, found)
+        if found.demand.data:
+            self.with_data[request.booking] = found.demand
         self.assigns.append(Assign(request.booking, name, found.places, *found.window, why, position))
 
     def wait(
@@ -265,7 +270,7 @@ class Outcome:
             _with_strength(self._with_total(self._with_current_places(wait)), outgrown)
             for wait in (*self.waits, *self.resumes)
         )
-        assigns = map(self._with_current_places, self.assigns)
+        assigns = map(self._with_data_reason, map(self._with_current_places, self.assigns))
         return Plan(
             tuple(with_borrowed_reason(row, by_booking) for row in sorted(assigns, key=_booking)),
             tuple(
@@ -318,6 +323,13 @@ class Outcome:
             return replace(row, places=found.places, reasons=(*made, *row.reasons))
         where: tuple[Reason, ...] = placed(self.state, found)
         return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
+
+    def _with_data_reason(self, row: Assign) -> Assign:
+        """The answer with what its places mean for the data that it names."""
+        demand = self.with_data.get(row.booking)
+        if demand is None:
+            return row
+        return replace(row, reasons=(*row.reasons, data_placed(self.state, demand, row.places)))
 
 
 def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from solver.fleet.pool import Pool
 from solver.model.demand import Demand, Fit
-from solver.model.inputs import UNITS_PER_GPU, Request, Shape
+from solver.model.inputs import UNITS_PER_GPU, Place, Request, Shape
 from solver.model.where import ANYWHERE
 from solver.placement.gang import most_together
 from solver.quota.use import Block
@@ -69,6 +69,23 @@ def _placed(state: CycleState, found: Fit) -> Reason:
         gpus=len({place.gpu for place in found.places}),
         **shape(found.demand),
     )
+
+
+def data_placed(state: CycleState, demand: Demand, places: Iterable[Place]) -> Reason:
+    """The reason that says which nodes of a booking have all of its data, and which do not."""
+    node_of = {gpu.id: gpu.node for pool in state.pools.values() for gpu in pool.gpus}
+    nodes, able = {node_of[place.gpu] for place in places}, state.data.nodes_with(demand.data)
+    return reason(
+        "data_place",
+        data=",".join(demand.data),
+        has=_names(nodes.intersection(able)),
+        lacks=_names(nodes.difference(able)),
+        elsewhere_on=_names(set(able) - nodes) if nodes.difference(able) else None,
+    )
+
+
+def _names(nodes: Iterable[str]) -> str | None:
+    return ",".join(sorted(nodes)[:_NODES_NAMED]) or None
 
 
 def why_never(state: CycleState, demand: Demand) -> Reason | None:

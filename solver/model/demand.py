@@ -15,7 +15,7 @@ class Demand:
     Each of the `count` needs `cores` (thousandths) and `memory` (MiB) of its node. `owner` is the
     account that runs it. With a `pin` it fits only on these nodes and GPUs, with a `where`
     only on such nodes. With `keeps_modes` no GPU may change its mode for it. The further `groups` of a
-    mixed booking share its window.
+    mixed booking share its window. Nodes that have its `data` are preferred.
     """
 
     gpu_class: str
@@ -34,6 +34,7 @@ class Demand:
     keeps_modes: bool = False
     groups: tuple[Ask, ...] = ()
     where: Where | None = None
+    data: tuple[str, ...] = ()
 
     @property
     def is_bound(self) -> bool:
@@ -73,6 +74,7 @@ class Demand:
             whose,
             self.groups,
             self.where,
+            self.data,
         )
 
     def in_zone(self, zone: str) -> "Demand | None":
@@ -111,6 +113,7 @@ def demand_of(
         ask.pin,
         groups=ask.groups,
         where=ask.where,
+        data=ask.data,
     )
 
 

@@ -12,6 +12,7 @@ from solver.model.hours import Cap, Used
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
 from solver.model.limits import Limit, Override
+from solver.model.nodes import Cache, Host
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 from solver.model.where import Where
 
@@ -107,15 +108,6 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """Cores in thousandths and memory in MiB of a node."""
-
-    id: str
-    cores: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
 class Place:
     """Slots of one GPU. `profile` is None for a whole GPU (start 0, all eight slots).
 
@@ -197,7 +189,8 @@ class Ask:
     (thousandths) and `memory` (MiB) of its node. With `any_class` all classes are equivalent. A
     `pin` restricts it to these nodes, by id, and GPUs, as `node/index`, and `where` to zones and kinds
     of storage. A mixed booking has further `groups`, each on one class of its own: all start and end
-    together in one zone, all or nothing.
+    together in one zone, all or nothing. Of places that are as good, those on nodes that have more of
+    the `data` are taken.
     """
 
     count: int
@@ -212,6 +205,7 @@ class Ask:
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     groups: tuple["Ask", ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     where: Where | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    data: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
     @property
     def shape(self) -> Shape:
@@ -418,7 +412,8 @@ class Snapshot:
     end; of those with other `notices` the cycle finds it out. `pending` requests wait for an
     approval: they get soft places only. `entries` get offers of what all others leave. `idle`
     bookings end or pause if somebody starts earlier by it. Planned starts in `quiet` classes are
-    kept without a search for earlier ones. In `peaks` the policy's headroom is kept free.
+    kept without a search for earlier ones. In `peaks` the policy's headroom is kept free. `caches` have
+    the data that requests name.
     """
 
     now: int
@@ -448,3 +443,4 @@ class Snapshot:
     quiet: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     peaks: tuple[Peak, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     energy: tuple[Energy, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    caches: tuple[Cache, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

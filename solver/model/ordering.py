@@ -45,6 +45,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         cooling=_unique(snapshot.cooling, "tenant", "owner", "gpu_class"),
         peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
         energy=_unique(snapshot.energy, "zone"),
+        caches=_unique(snapshot.caches, "node"),
     )
 
 

@@ -34,6 +34,7 @@ _NAMED_BY = {
     "blackouts": ("gpu", "starts", "ends"),
     "peaks": ("gpu_class", "starts"),
     "energy": ("zone",),
+    "caches": ("node",),
 }
 _NAMES = ("id", "booking", "order", "slug", "beneficiary")
 

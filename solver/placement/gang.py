@@ -1,6 +1,7 @@
 """Place one gang, whole or not at all: the tightest group first, then the places with the least
 loss of score for later demand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,14 +48,25 @@ def place(pool: Pool, demand: Demand, busy: Masks, free: Free | None = None) -> 
     return None if choice is None else choice.places
 
 
-def choose(pool_state: PoolState, demand: Demand) -> Choice | None:
+def choose(pool_state: PoolState, demand: Demand, preferred: Sequence[Bools] = ()) -> Choice | None:
     """The same with its cost, to be compared with another class.
 
-    No GPU changes its mode unnecessarily.
+    No GPU changes its mode unnecessarily. The first `preferred` columns that hold the gang no looser are
+    taken.
     """
     if pool_state.switches is None:
-        return _choose(pool_state, demand)
-    return _choose(pool_state.without_switches(), demand) or _choose(pool_state, demand)
+        return _choose_preferred(pool_state, demand, preferred)
+    calm = _choose_preferred(pool_state.without_switches(), demand, preferred)
+    return calm or _choose_preferred(pool_state, demand, preferred)
+
+
+def _choose_preferred(pool_state: PoolState, demand: Demand, preferred: Sequence[Bools]) -> Choice | None:
+    found = _choose(pool_state, demand)
+    for columns in preferred if found else ():
+        near = _choose(pool_state.only(columns), demand)
+        if found and near and near.apart <= found.apart:
+            return near
+    return found
 
 
 def _choose(pool_state: PoolState, demand: Demand) -> Choice | None:

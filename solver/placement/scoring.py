@@ -56,6 +56,11 @@ class PoolState:
         busy[self.switches] = WHOLE_MASK
         return PoolState(self.pool, busy, self.free)
 
+    def only(self, columns: Bools) -> "PoolState":
+        """The same with no other columns than these."""
+        busy = np.where(columns, self.busy, np.uint16(WHOLE_MASK))
+        return PoolState(self.pool, busy, self.free, self.switches)
+
     @cached_property
     def states(self) -> Ints:
         """The masks as states of the score tables; a GPU out of service is full."""

@@ -49,6 +49,7 @@ FACTS: dict[str, Kind] = {
     "cores": "amount",
     "cost": "amount",
     "cost_before": "amount",
+    "data": "names",
     "dated": "flag",
     "dates": "amount",
     "days": "amount",
@@ -56,6 +57,7 @@ FACTS: dict[str, Kind] = {
     "depth": "amount",
     "duration": "seconds",
     "elsewhere": "flag",
+    "elsewhere_on": "names",
     "ends_late": "flag",
     "fee": "amount",
     "first_conflict": "instant",
@@ -63,8 +65,10 @@ FACTS: dict[str, Kind] = {
     "gpu_class": "name",
     "gpus": "amount",
     "guaranteed": "units",
+    "has": "names",
     "horizon_seconds": "seconds",
     "idle": "seconds",
+    "lacks": "names",
     "lasts": "flag",
     "left": "amount",
     "level": "word",
@@ -410,6 +414,7 @@ RULES: tuple[Rule, ...] = (
         ("clock", "clock_before", "cost", "cost_before", "prefers", "zone", "zone_before"),
     ),
     Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
+    Rule("R180", "data_place", "together", "asker", "explains", ("data",), ("elsewhere_on", "has", "lacks")),
 )
 
 UNPROVEN = frozenset(

@@ -198,6 +198,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "used": apart(snapshot.used, class_of),
         "peaks": apart(snapshot.peaks, class_of),
         "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),
+        "caches": apart(snapshot.caches, lambda cache: ("node", cache.node)),
         "blackouts": apart(snapshot.blackouts, lambda row: ("class", links.class_of.get(row.gpu, ""))),
         "changes": apart(snapshot.changes, booking_of),
         "idle": apart(snapshot.idle, booking_of),

@@ -25,7 +25,7 @@ LEAST = 300
 # Changes of these sections take room, or only change the order of the queue.
 _TAKING = frozenset(
     {"held", "requests", "running", "used", "extensions", "changes", "entries", "cooling"}
-    | {"unneeded", "notices", "idle", "quiet"}
+    | {"unneeded", "notices", "idle", "quiet", "caches"}
 )
 
 

@@ -13,6 +13,7 @@ from solver.model.demand import Demand, Fit
 from solver.model.inputs import Place, Snapshot
 from solver.model.ordering import place_order
 from solver.model.policy import Policy
+from solver.placement.data import DataPlaces
 from solver.placement.gang import Choice, choose, fits
 from solver.placement.scoring import PoolState
 from solver.quota.use import Block, Use
@@ -44,6 +45,7 @@ class RoomSearch(HeldSpace):
         """Load the work, as `HeldSpace`. KeyError: unknown model."""
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
+        self.data = DataPlaces(snapshot.caches)
         self._next_seconds: dict[tuple[str, int], list[int]] = {}
         self._versions: dict[str, tuple[int, int]] = {}
         self._windows: dict[str, dict[tuple[object, ...], _WindowState]] = {}
@@ -124,7 +126,7 @@ class RoomSearch(HeldSpace):
 
     def _placed(self, demands: Iterable[tuple[int, Demand]], starts: int) -> Fit | None:
         """The same for demands, with their class ranks, that quota allows."""
-        best: tuple[tuple[int, int], Fit] | None = None
+        best: tuple[tuple[int, int, int], Fit] | None = None
         for class_rank, demand in demands:
             if demand.groups:
                 return self._placed_together(demand, starts)
@@ -134,7 +136,8 @@ class RoomSearch(HeldSpace):
             found = Fit(demand, choice.places, starts, class_rank)
             if not demand.any_class:
                 return found
-            cost = (choice.apart, choice.loss)
+            missing = self.data.missing(self.pools[demand.gpu_class], choice.places, demand.data)
+            cost = (choice.apart, missing, choice.loss)
             if best is None or cost < best[0]:
                 best = (cost, found)
         return best and best[1]
@@ -351,9 +354,11 @@ class RoomSearch(HeldSpace):
 
     def _choice(self, demand: Demand, starts: int) -> Choice | None:
         found = self._window_state(demand, starts)
-        key = (demand.shape, demand.count, demand.level, demand.host_resources)
+        key = (demand.shape, demand.count, demand.level, demand.host_resources, demand.data)
         if key not in found.choices:
-            found.choices[key] = choose(found.pool_state, demand)
+            pool = self.pools[demand.gpu_class]
+            preferred = self.data.preferred(pool, demand.data) if demand.data else ()
+            found.choices[key] = choose(found.pool_state, demand, preferred)
         return found.choices[key]
 
     def _window_state(self, demand: Demand, starts: int) -> "_WindowState":

@@ -90,3 +90,23 @@ def test_idle_is_never_said_of_a_window_with_an_unknown_moment(window: list[Mome
     found = bottleneck_of(window)
     if found.kind == "idle":
         assert all(m.measured and m.busy is not None and m.busy < 5 for m in window)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "words"),
+    [
+        (None, "larger batches help."),
+        (50.0, "larger batches help."),
+        (93.0, "Its host cores are 93 % busy, so more of them would help."),
+        (12.0, "Its host cores are 12 % busy, so it is disks or the network that it waits for."),
+    ],
+)
+def test_the_use_of_host_cores_is_evidence_of_work_that_waits_for_its_host(
+    cpu: float | None, words: str
+) -> None:
+    moments = [Moment(300, 300, 38, 40, 42, bandwidth=10, tensor=8)] * 2
+    found = bottleneck_of(moments, cpu=cpu)
+    assert found.kind == "input"
+    assert found.sentence.endswith(words)
+    assert dict(found.evidence).get("cpu") == cpu
+    assert (found.confidence > bottleneck_of(moments).confidence) == (cpu == 93.0)

@@ -229,6 +229,7 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "allocation_portalmode",
         "allocation_headroomhour",
         "allocation_nodenotebooks",
+        "allocation_nodecache",
         # Behind a policy of its own: it names its tenants in an array. Dismissals name nobody's.
         "tenants_announcement",
         "tenants_announcementdismissal",

@@ -41,11 +41,13 @@ class AskIn(serializers.DictField):
     `share` (thousandths of one GPU, not isolated), `cores` and `memory` (GiB) of the node for each
     device, `workload`, `pin` (the only allowed nodes, by name, and GPUs, by `node/index`, id or
     UUID), `zones` and `not_zones` (where it may and may not run), `storage` of its nodes (`local` or
-    `shared`), `scratch` (GB of local NVMe that they have at least), and `may_burst` with `most_cost`:
-    if it would wait, machines may be rented for it for so much. A booking of several GPU classes has
-    `groups` instead of `count` and `classes`: 2 to 4 of `gpu_class`, `count`, `profile`, `cores`,
-    `memory`, `together` and `required`. All groups start and end together. In a tier that may be paused,
-    such a booking is paused before those of one class, and starts and resumes only when GPUs of all its
+    `shared`), `scratch` (GB of local NVMe that they have at least), `data` (up to 8 names of data sets: of
+    places that are as early and as close together, those on nodes that have them are taken), and
+    `may_burst` with `most_cost`: if it would wait, machines may be rented for it for so much. A booking of
+    several GPU classes has `groups` instead of `count` and `classes`: 2 to 4 of `gpu_class`, `count`,
+    `profile`, `cores`, `memory`, `together` and `required`. All groups start and end together. In a tier
+    that may be paused, such a booking is paused before those of one class, and starts and resumes only
+    when GPUs of all its
     classes are free."""
 
 

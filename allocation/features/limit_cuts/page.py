@@ -20,6 +20,7 @@ from allocation.features.limit_cuts.services import (
 )
 from tenants.access import Actor
 from tenants.models import User
+from tenants.rules.operator_roles import Area
 from tenants.services import gpus_text
 from tenants.web.form_page import Act, form_page, operator_form_page
 from tenants.web.parts import counted
@@ -114,6 +115,7 @@ urlpatterns = [
         "limit_cuts/page.html",
         _shown_to_operators,
         Act("end", lambda *, actor, **sent: operator_cut_end(operator=actor, **sent), DONE, key="cut"),
+        area=Area.RULES,
         actor_of=lambda operator: operator,
     ),
 ]

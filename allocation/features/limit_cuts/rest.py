@@ -17,9 +17,10 @@ from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope, User
 from tenants.platform.rest.terms import Slug
+from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.ADMIN, in_project=True)
-ops = Endpoints(Scope.ADMIN, for_operators=True)
+ops = Endpoints(Scope.ADMIN, for_operators=True, area=Area.RULES)
 
 
 class LimitCutOut(serializers.Serializer[Any]):

@@ -27,7 +27,10 @@ class TurnRoundOut(serializers.Serializer[Any]):
     """What changes among the newest 200 starts of the last four weeks took, in seconds."""
 
     node = serializers.CharField()
-    kind = serializers.ChoiceField(list(KINDS), help_text="`slices`: before or after the change.")
+    kind = serializers.ChoiceField(
+        list(KINDS),
+        help_text="`slices`: before or after the change; `data`: of any, with data that was fetched.",
+    )
     changes = serializers.IntegerField(help_text="Changes that were measured.")
     clearing_p50 = serializers.FloatField(help_text="From the end of a run until its device was empty.")
     preparing_p50 = serializers.FloatField(help_text="From the order to start until it was ready.")

@@ -22,8 +22,8 @@ MOST_CHANGES = 200
 MOST_PLANNED = 50
 """Those that the solver's turn looks at, once an hour, on all nodes."""
 LEAST_CHANGES = 5
-WHOLE, SLICES = "whole", "slices"
-KINDS = {WHOLE: "Whole GPUs", SLICES: "Slices"}
+WHOLE, SLICES, DATA = "whole", "slices", "data"
+KINDS = {WHOLE: "Whole GPUs", SLICES: "Slices", DATA: "With data that was fetched"}
 # A start up to a minute late is on time, so less is not announced.
 ON_TIME = timedelta(minutes=1)
 # A device that needs longer has a fault, which no plan reckons with.
@@ -47,7 +47,8 @@ CROSS JOIN LATERAL (
   WHERE p.gpu_id = o.gpu_id AND p.slots && o.slots AND p.closed <= o.opened
   ORDER BY p.closed DESC, p.id DESC LIMIT 1) before
 CROSS JOIN LATERAL (
-  SELECT CASE WHEN 'sliced' IN (a.mode, before.mode) THEN 'slices' ELSE 'whole' END AS name) kind
+  SELECT CASE WHEN a.agent_steps @> '[["stage"]]' THEN 'data'
+    WHEN 'sliced' IN (a.mode, before.mode) THEN 'slices' ELSE 'whole' END AS name) kind
 WHERE o.place <= %(most)s AND b.pause_count = 0 AND b.ready_at >= o.opened
   AND NOT EXISTS (
     SELECT FROM allocation_allocation other JOIN allocation_gpu its ON its.id = other.gpu_id
@@ -57,8 +58,8 @@ WHERE o.place <= %(most)s AND b.pause_count = 0 AND b.ready_at >= o.opened
 
 @dataclass(frozen=True, slots=True)
 class TurnRound:
-    """What changes of bookings on the devices of a node took, in seconds. `kind`: of whole GPUs, or of
-    slices before or after the change."""
+    """What changes of bookings on the devices of a node took, in seconds. `kind`: of whole GPUs, of
+    slices before or after the change, or with data that was fetched."""
 
     kind: str
     changes: int

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from allocation.points import host_cpu
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
 from allocation.rules.nodes.diagnosis import GIB, Signals, measured_mean, nvlink_peak_kb
 from allocation.rules.workload_names import WORKLOAD
@@ -146,7 +147,8 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A finished booking of a workload. `per_hour`: steps of the whole run in an hour, at its last rate."""
+    """A finished booking of a workload. `per_hour`: steps of the whole run in an hour, at its last rate;
+    `cpu`: the percentage of its host cores in use."""
 
     id: UUID
     label: str
@@ -164,6 +166,7 @@ class FinishedRun:
     unit: str
     per_hour: float | None
     devices: Sequence[DeviceUse] = field(default=())
+    cpu: float | None = None
 
     @property
     def slice(self) -> str:
@@ -250,6 +253,7 @@ class FinishedRun:
             pcie_gib=None if pcie is None else pcie / GIB,
             links=None if nvlink is None or peak is None else nvlink / peak,
             gpus=self.gpus,
+            cpu=self.cpu,
         )
 
     @property
@@ -285,7 +289,8 @@ def _with_use(runs: list[FinishedRun]) -> list[FinishedRun]:
     facts = {"bookings": [run.id for run in runs], "idle": IDLE_PERCENT}
     for booking, *row in _rows(_DEVICES, facts) if runs else ():
         devices.setdefault(booking, []).append(_device(row))
-    return [replace(run, devices=tuple(devices.get(run.id, ()))) for run in runs]
+    cpu = host_cpu([run.id for run in runs])
+    return [replace(run, devices=tuple(devices.get(run.id, ())), cpu=cpu.get(run.id)) for run in runs]
 
 
 def _run(row: Sequence[Any]) -> FinishedRun:

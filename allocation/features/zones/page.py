@@ -26,6 +26,7 @@ from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
 from tenants.access import Actor, PlatformActor
 from tenants.models import Tier, User
 from tenants.platform.errors import missing
+from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 
 _PREFERS = (("none", "Nothing"), *TierEnergy.Prefers.choices)
@@ -171,6 +172,7 @@ urlpatterns = [
             },
             initial=lambda _: {"hours": "12"},
         ),
+        area=Area.FLEET,
         actor_of=_actor,
     ),
     operator_form_page(
@@ -180,6 +182,7 @@ urlpatterns = [
         _one,
         Act("change", _change, "Zone {row.slug} set.", terms=ZoneTerms, initial=_as_set, to="ops-zones"),
         Act("end", zone_end, "Zone {row.slug} ended.", to="ops-zones"),
+        area=Area.FLEET,
         actor_of=_actor,
     ),
     operator_form_page(
@@ -195,6 +198,7 @@ urlpatterns = [
             choices={"storage": lambda _: Node.Storage.choices},
             initial=_storage,
         ),
+        area=Area.FLEET,
         actor_of=_actor,
     ),
 ]

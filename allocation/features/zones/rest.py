@@ -22,9 +22,10 @@ from tenants.access import PlatformActor
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope, Tier
+from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.BOOK)
-operators = Endpoints(Scope.ADMIN, for_operators=True)
+operators = Endpoints(Scope.ADMIN, for_operators=True, area=Area.FLEET)
 
 
 class ZoneOut(serializers.Serializer[Any]):

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Max
 
 from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed, Zone
+from allocation.points import data_known
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.rules.ask.words.names import gigabytes_labelled
 from solver import Model, Placement, Shape, units_of
@@ -19,10 +20,10 @@ MAX_PIN_CHOICES = 256
 
 def ask_catalogue(projects: Iterable[tuple[str, str]] = (), kinds: Iterable[str] = ()) -> Catalogue:
     """The names for the request grammar: classes in the operator's order, tiers, these projects as
-    (slug, name), and the kinds of work of the operator's table and these."""
+    (slug, name), the kinds of work of the operator's table and these, and the data sets of nodes."""
     found = _catalogue()
     workloads = (*found.workloads, *(each for each in kinds if each not in found.workloads))
-    return replace(found, projects=tuple(projects), workloads=workloads)
+    return replace(found, projects=tuple(projects), workloads=workloads, data=data_known())
 
 
 @by_version

@@ -6,7 +6,7 @@ with what was measured, and with the distance from the bound of its rule.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["idle", "throttled", "memory", "communication", "input", "compute", "steady", "unknown"]
@@ -27,6 +27,8 @@ WAITS_BELOW, QUIET_BELOW = 60, 40
 # that takes 40 % of a step at 60 % of the peak.
 LINKS_FROM = 0.2
 PCIE_FROM_GIB = 12.0
+# Host cores that are so busy are what work waits for that waits for input; with less it is something else.
+CPU_FULL_FROM, CPU_IDLE_BELOW = 80, 30
 GIB = 1 << 20
 # Without one signal that would speak against it, a bottleneck is less certain.
 UNSEEN = 0.75
@@ -67,7 +69,7 @@ class Bottleneck:
 class Signals:
     """The means of a time: `watched` is the measured part, `top` the highest utilisation, `swing` the
     distance of its highest and lowest in a step, `held` the throttled part, `links` the part of
-    NVLink's peak. None: not measured."""
+    NVLink's peak, `cpu` the percentage of the host's cores in use that it has. None: not measured."""
 
     watched: float
     busy: float
@@ -79,10 +81,13 @@ class Signals:
     pcie_gib: float | None
     links: float | None = None
     gpus: int = 1
+    cpu: float | None = None
 
 
-def bottleneck_of(moments: Sequence[Moment], gpus: int = 1, gpu_class: str = "") -> Bottleneck:
-    """The first bottleneck that matches, in order of certainty."""
+def bottleneck_of(
+    moments: Sequence[Moment], gpus: int = 1, gpu_class: str = "", cpu: float | None = None
+) -> Bottleneck:
+    """The first bottleneck that matches, in order of certainty. `cpu`: as in `Signals`."""
     asked = sum(moment.seconds for moment in moments)
     known = [moment for moment in moments if moment.measured and moment.busy is not None]
     watched = sum(moment.measured for moment in known) / asked if asked else 0.0
@@ -91,7 +96,7 @@ def bottleneck_of(moments: Sequence[Moment], gpus: int = 1, gpu_class: str = "")
     found = _signals(known, watched, gpus, gpu_class)
     if found.top < IDLE_BELOW:
         return _idle(found, is_whole=len(known) == len(moments))
-    return bottleneck_at_work(found)
+    return bottleneck_at_work(replace(found, cpu=cpu))
 
 
 def bottleneck_at_work(found: Signals) -> Bottleneck:
@@ -191,10 +196,23 @@ def _input(found: Signals) -> Bottleneck | None:
     return Bottleneck(
         "input",
         f"Often waits for data: utilisation varies by {found.swing:.0f} points{over} and averages"
-        f" {found.busy:.0f} %. More loader processes or local data help.",
-        tuple(evidence),
+        f" {found.busy:.0f} %. More loader processes or local data help.{_cpu_words(found)}",
+        (*evidence, *_cpu_evidence(found)),
         _confidence(found, (FULL_FROM - found.busy) / 40, found.pcie_gib),
     )
+
+
+def _cpu_words(found: Signals) -> str:
+    """What the use of its host cores says of work that waits for input."""
+    if found.cpu is None or CPU_IDLE_BELOW <= found.cpu < CPU_FULL_FROM:
+        return ""
+    if found.cpu < CPU_IDLE_BELOW:
+        return f" Its host cores are {found.cpu:.0f} % busy, so it is disks or the network that it waits for."
+    return f" Its host cores are {found.cpu:.0f} % busy, so more of them would help."
+
+
+def _cpu_evidence(found: Signals) -> tuple[tuple[str, float], ...]:
+    return () if found.cpu is None else (("cpu", round(found.cpu, 1)),)
 
 
 def _host(found: Signals) -> Bottleneck | None:
@@ -202,12 +220,15 @@ def _host(found: Signals) -> Bottleneck | None:
     quiet = [each for each in (found.bandwidth, found.tensor) if each is not None]
     if found.busy >= WAITS_BELOW or not quiet or max(quiet) >= QUIET_BELOW:
         return None
+    # Full cores are what it would wait for; without them it is a guess.
+    certain = 1 if found.cpu is not None and found.cpu >= CPU_FULL_FROM else UNSEEN
+    sure = _confidence(found, (WAITS_BELOW - found.busy) / 40, found.bandwidth, found.tensor)
     return Bottleneck(
         "input",
         f"Waits for its host: {found.busy:.0f} % busy, with memory and tensor cores below"
-        f" {max(quiet):.0f} %. More cores, loader processes or larger batches help.",
-        (("busy", round(found.busy, 1)), ("quiet", round(max(quiet), 1))),
-        round(UNSEEN * _confidence(found, (WAITS_BELOW - found.busy) / 40, found.bandwidth, found.tensor), 2),
+        f" {max(quiet):.0f} %. More cores, loader processes or larger batches help.{_cpu_words(found)}",
+        (("busy", round(found.busy, 1)), ("quiet", round(max(quiet), 1)), *_cpu_evidence(found)),
+        round(certain * sure, 2),
     )
 
 

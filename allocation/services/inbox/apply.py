@@ -13,7 +13,7 @@ from django.db.models import F
 
 import wire
 from allocation.models import Allocation, Booking, Node
-from allocation.points import NODE_MESSAGES
+from allocation.points import NODE_MESSAGES, START_REPORTS
 from allocation.rules.nodes.fencing import (
     PortalState,
     follows_newer,
@@ -153,8 +153,7 @@ def _report(node: Node, report: wire.Report, now: datetime) -> None:
         # Bookings are locked before nodes and in one order, as everywhere.
         _bookings_locked(now, [*own.values(), *broken])
         _broken_runs(broken, now)
-    unbooked_use_apply(node, report, now)
-    withheld_apply(node, report)
+    _devices_keep(node, report, now)
     ready = {own[item.id]: item.devices for item in report.allocations if _is_ready(item, own)}
     if ready:
         allocations_ready(ready, now)
@@ -216,12 +215,26 @@ def _is_ready(item: wire.ReportedAllocation, own: Mapping[str, UUID]) -> bool:
     return item.state == "ready" and item.id in own
 
 
+def _devices_keep(node: Node, report: wire.Report, now: datetime) -> None:
+    """Keeps what a node says of its devices besides their runs, and of the data of starts."""
+    unbooked_use_apply(node, report, now)
+    withheld_apply(node, report)
+    said = [
+        each for each in report.allocations if each.staging or _has_fetched(each) or each.state == "failed"
+    ]
+    for keep in START_REPORTS if said else ():
+        keep(node, said, now)
+
+
+def _has_fetched(item: wire.ReportedAllocation) -> bool:
+    return any(step.name == "stage" for step in item.steps)
+
+
 def _steps_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
-    """Keeps what agents did until devices were ready, if traces will tell of it."""
-    if not settings.TRACES_URL:
-        return
+    """Keeps what agents did until devices were ready, if traces will tell of it or data was fetched."""
     for item in report.allocations:
-        if item.steps and _is_ready(item, own):
+        is_kept = settings.TRACES_URL or _has_fetched(item)
+        if is_kept and item.steps and _is_ready(item, own):
             steps = [[each.name, each.began, each.took] for each in item.steps[:STEPS_MOST]]
             Allocation.objects.filter(id=own[item.id]).update(agent_steps=steps)
 

@@ -10,7 +10,7 @@ from django.db.models import F, Max, Min
 
 import wire
 from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
-from allocation.points import program_lines_keep
+from allocation.points import NODE_TELEMETRY, program_lines_keep
 from allocation.queries.fleet.telemetry import (
     ROLLUP_STEP,
     SAMPLES_KEPT,
@@ -79,6 +79,8 @@ def samples_store(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime
     counter_add("telemetry_too_many", too_many)
     counter_add("telemetry_absurd", impossible)
     program_lines_keep(_lines(readings, tenants), now)
+    for keep in NODE_TELEMETRY:
+        keep(readings, now)
 
 
 def _lines(

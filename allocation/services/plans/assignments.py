@@ -44,6 +44,8 @@ from tenants.platform.rows import rows_insert_free
 
 _SCHEDULED: Mapping[str, str] = {State.PAUSED: "resuming", State.WAITLISTED: "window_free"}
 """The texts of bookings that get GPUs, by the state that they leave."""
+_DATA = "data_place"
+"""The reason that explains what a place means for the data that is named."""
 
 
 _gpus = Compiled(lambda _, keys: Gpu.objects.select_related("node").filter(id__in=keys))
@@ -266,13 +268,15 @@ def _change_of(
         lengths = dict(booking.class_durations)
         facts["duration_seconds"] = lengths.get(assign.gpu_class, booking.duration_seconds)
     facts |= {
-        "reasons": [reason_data(each) for each in assign.reasons if _delays(each)],
+        "reasons": [reason_data(each) for each in assign.reasons if _delays(each) or each.code == _DATA],
         "alternatives": [],
         "planned_places": [],
     }
+    near = next((reason_data(each) for each in assign.reasons if each.code == _DATA), None)
+    usual, more = ("scheduled_data", {"because": near}) if near else ("scheduled", {})
     event = Event(
         "scheduled",
-        event_text(_SCHEDULED.get(booking.state, "scheduled"), nodes=fleet.names(assign.places)),
+        event_text(_SCHEDULED.get(booking.state, usual), nodes=fleet.names(assign.places), **more),
         detail={"decision": decision.id, "starts": instant(assign.starts).isoformat()},
     )
     return Change(booking, event, None if resumes else State.SCHEDULED, facts)

@@ -12,7 +12,7 @@ from django.db.models import Count
 import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
-from allocation.points import notebooks_ordered, slices_ahead
+from allocation.points import nodes_with_data, notebooks_ordered, slices_ahead
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -53,7 +53,8 @@ _Run = tuple[UUID, datetime]
 @dataclass(frozen=True, slots=True)
 class _Site:
     """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
-    pauses by booking; profile numbers by model and name; notebooks by node; slices to make ahead by GPU."""
+    pauses by booking; profile numbers by model and name; notebooks by node; slices to make ahead by GPU;
+    nodes that list data sets."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
     allocations: Mapping[UUID, Sequence[Allocation]]
@@ -63,6 +64,7 @@ class _Site:
     profiles: Mapping[tuple[str, str], int]
     notebooks: Mapping[UUID, tuple[wire.DesiredNotebook, ...]]
     prepared: Mapping[UUID, tuple[wire.DesiredSlice, ...]]
+    with_data: frozenset[UUID]
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
@@ -96,6 +98,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
         profiles={(model, profile): number for model, profile, number in profiles},
         notebooks=notebooks_ordered([node.id for node in nodes]),
         prepared=slices_ahead([node.id for node in nodes]),
+        with_data=nodes_with_data([node.id for node in nodes]),
     )
 
 
@@ -111,6 +114,8 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
             ask = row.booking.ask
             cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
             wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
+        if node.id in site.with_data:
+            wanted = replace(wanted, data=tuple(row.booking.ask.get("data", ())))
         if node.engine == Node.Engine.KUBERNETES:
             wanted = replace(wanted, project=row.booking.project.slug)
         desired[row.gpu_id].append(wanted)

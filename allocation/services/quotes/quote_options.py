@@ -372,5 +372,6 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         workload=asked.workload,
         pin=() if option.kind == "unpinned" else asked.pin,
         groups=asked.groups,
+        data=asked.data,
         **where,
     )

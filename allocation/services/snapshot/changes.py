@@ -21,6 +21,7 @@ from allocation.models import (
 )
 from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
+from allocation.services.snapshot.caches import bookings_with_data, changes_with_data
 from tenants.models import LabQuota, PersonQuota, QuotaWindow
 from tenants.platform.database.look import Look
 
@@ -96,6 +97,8 @@ sections_present = Look(
         "peaks": lambda _: PolicyVersion.objects.filter(
             state=PolicyVersion.State.LIVE, document__has_key="headroom"
         ),
+        "caches": lambda _: bookings_with_data(),
+        "caches_asked": lambda _: changes_with_data(),
         # Bookings that wait for the rest of their time.
         "replaced": lambda _: Booking.objects.filter(state__in=WAITING, replacement_count__gt=0),
         "used": lambda _: Booking.objects.filter(state__in=WAITING, used_seconds__gt=0),

@@ -1,6 +1,7 @@
 """What a booking asks for, as the solver reads it."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from allocation.rules.ask import AskDocument, AskGroup
@@ -21,8 +22,9 @@ def solver_ask(document: AskDocument) -> Ask:
         cores=document.cores * 1_000,
         memory=document.memory * 1_024,
         pin=document.pin,
-        groups=tuple(_group_of(each, where) for each in document.groups),
+        groups=tuple(replace(_group_of(each, where), data=document.data) for each in document.groups),
         where=where,
+        data=document.data,
     )
 
 

@@ -18,6 +18,7 @@ from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
+from allocation.services.snapshot.caches import caches_read
 from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
@@ -146,7 +147,7 @@ def limits_read(
     is not known. `known`: the use, if it is known."""
     used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
-        present = {*INNER_LIMITS, "blackouts", "cooling", "kept", "overrides", "peaks"}
+        present = {*INNER_LIMITS, "blackouts", "caches", "cooling", "kept", "overrides", "peaks"}
     inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read(quotas)
     return {
         "labs": inner.labs,
@@ -157,6 +158,7 @@ def limits_read(
         "blackouts": maintenance_read(now) if "blackouts" in present else (),
         "cooling": cooling_read(now) if "cooling" in present else (),
         "peaks": peaks_read(now) if "peaks" in present else (),
+        "caches": () if {"caches", "caches_asked"}.isdisjoint(present) else caches_read(),
         "overrides": (
             *(overrides_read(now) if "overrides" in present else ()),
             *(kept_read() if "kept" in present else ()),

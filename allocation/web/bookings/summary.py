@@ -11,6 +11,7 @@ from allocation.queries.bookings.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
     alternative_text,
+    data_text,
     document_text,
     duration_text,
     host_resources_text,
@@ -171,8 +172,9 @@ def what_words(ask: AskDocument, labels: Mapping[str, str]) -> str:
         return " ".join([" + ".join(shape_words(*row) for row in rows), where_words(ask)]).rstrip()
     classes = " or ".join(labels.get(slug, slug) for slug in ask.classes)
     pinned = f" (pinned to {pin_words(ask.pin)})" if ask.pin else ""
+    near = f" (near {' and '.join(ask.data)})" if ask.data else ""
     where = " ".join(["", where_words(ask)]).rstrip()
-    return shape_words(ask.count, classes, ask.profile, ask.share) + where + pinned
+    return shape_words(ask.count, classes, ask.profile, ask.share) + where + pinned + near
 
 
 def shape_words(count: int, gpu_class: str, profile: str | None, share: int | None = None) -> str:
@@ -288,7 +290,8 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
         else:
             text = window_text(alternative_text(each), (starts, ends), ctx.zone)
             host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-            text = " ".join([text, *host, *pin_text(each.get("pin", ())), *where_text(each)])
+            near = data_text(booking.ask.get("data", ()))
+            text = " ".join([text, *host, *pin_text(each.get("pin", ())), *where_text(each), *near])
             label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
             shape = shape_words(each["count"], label, each["profile"], each.get("share"))
         cards.append(
@@ -337,6 +340,5 @@ def _again(ask: AskDocument) -> str:
         return document_text(anytime, UTC)
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)
     host = host_resources_text(ask.cores, ask.memory)
-    return " ".join(
-        [shape, duration_text(ask.duration), *host, *pin_text(ask.pin), *where_text(ask.to_json())]
-    )
+    where = [*where_text(ask.to_json()), *data_text(ask.data)]
+    return " ".join([shape, duration_text(ask.duration), *host, *pin_text(ask.pin), *where])

@@ -7,7 +7,7 @@ from typing import Any
 
 from allocation.errors import AskError
 from allocation.models import Booking, Zone
-from allocation.rules.ask import AskDocument, count_of, duration_of, pin_of
+from allocation.rules.ask import AskDocument, count_of, data_of, duration_of, pin_of
 from allocation.rules.ask.words.document import zones_of
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.times import duration_words
@@ -63,6 +63,7 @@ class ChangeForm:
             "pin": " ".join(ask.pin),
             "zones": " ".join(ask.zones),
             "not_zones": " ".join(ask.not_zones),
+            "data": " ".join(ask.data),
             "give_back": "",
             "revision": str(booking.revision),
         }
@@ -131,6 +132,7 @@ class ChangeForm:
             pin=pin_of(names),
             zones=zones_of(values["zones"].replace(",", " ").split(), "zones"),
             not_zones=zones_of(values["not_zones"].replace(",", " ").split(), "not_zones"),
+            data=data_of(values["data"].lower().replace(",", " ").split()),
             starts=starts if self.is_fixed else None,
             not_before=None if self.is_fixed else starts,
             deadline=deadline,
@@ -196,6 +198,7 @@ class ChangeForm:
             field("tier", "Tier", choices=tuple(Tier.objects.values_list("slug", "name"))),
             field("pin", "Only on", "Nodes or GPUs, such as n0003 or n0003/2.", required=False),
             *self._zones(field),
+            field("data", "Near data", "Data sets, such as imagenet.", required=False),
             *(scope_fields(dict(self.values)) if self.is_of_series else ()),
         ]
 

@@ -68,6 +68,7 @@ def series_patch_of(booking: Booking, patch: Patch, values: dict[str, str]) -> S
         count=ask.count if ask.count != old.ask.count else None,
         classes=ask.classes if ask.classes != old.ask.classes else None,
         pin=ask.pin if ask.pin != old.ask.pin else None,
+        data=ask.data if ask.data != old.ask.data else None,
         tier=patch.tier if patch.tier != old.tier else None,
         name=patch.name if patch.name != old.name else None,
         is_partial=values.get("parts") in ("fit", "each"),

@@ -60,6 +60,7 @@ _PARTS = (
     "not_zones",
     "storage",
     "scratch",
+    "data",
 )
 
 
@@ -97,6 +98,8 @@ class PatchIn(Strict):
     not_zones = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     storage = serializers.ChoiceField(choices=STORAGE, required=False, allow_null=True)
     scratch = Whole(required=False, help_text="GB of local NVMe that its nodes have at least.")
+    # Any: the base class has an attribute of this name.
+    data: Any = serializers.ListField(child=Text(max_length=64), required=False, max_length=8)
     give_back = serializers.ListField(
         child=Text(max_length=64),
         required=False,

@@ -43,6 +43,8 @@ class SeriesPatchIn(Strict):
     count = Whole(required=False)
     classes = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
     pin = serializers.ListField(child=Text(max_length=64), required=False, max_length=16)
+    # Any: the base class has an attribute of this name.
+    data: Any = serializers.ListField(child=Text(max_length=64), required=False, max_length=8)
     partial: Any = Flag(  # Any: the base class has an attribute of this name
         required=False,
         default=False,
@@ -91,7 +93,7 @@ def tag_sent(request: Request) -> str | None:
 def series_patch_of(scope: str, given: dict[str, Any]) -> SeriesPatch:
     """The change of a validated `SeriesPatchIn`."""
     length, at = given.get("duration"), given.get("at")
-    classes, pin = given.get("classes"), given.get("pin")
+    classes, pin, data = (given.get(name) for name in ("classes", "pin", "data"))
     return SeriesPatch(
         Scope(scope),
         duration=None if length is None else int(length.total_seconds()),
@@ -99,6 +101,7 @@ def series_patch_of(scope: str, given: dict[str, Any]) -> SeriesPatch:
         count=given.get("count"),
         classes=None if classes is None else tuple(classes),
         pin=None if pin is None else tuple(pin),
+        data=None if data is None else tuple(data),
         tier=given.get("tier"),
         name=given.get("name"),
         is_partial=given["partial"],

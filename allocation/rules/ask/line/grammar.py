@@ -40,7 +40,7 @@ _SPACES = "\t\u00a0\u202f"
 GRAMMAR = r"""
 start: part*
 ?part: count | classes | anything | profile | slice | memory | share | filler | cores | ram
-     | together | workload | tier | project | cheapest | burst | place
+     | together | workload | tier | project | cheapest | burst | place | data
      | zone | not_zone | storage | scratch
      | duration | coming | asap | anytime | in_time | plain | hours | overnight
      | earliest | begin | until | deadline | window | between | whole_day | whole_span
@@ -67,6 +67,7 @@ zone: ZONE
 not_zone: NOTZONE
 storage: STORAGE
 scratch: SCRATCH
+data: DATA
 
 duration: LENGTH
 coming: NEXTLENGTH
@@ -95,7 +96,8 @@ parallel: PARALLEL
 noise: NOISE | AND
 
 %declare COUNT NUMX XNUM CLASS OR ANY PROFILE MIG SLICE GB VRAM SHARE GPU CORES EACH RAM TOGETHER
-%declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS OVERNIGHT
+%declare WORKLOAD TIER PROJECT CHEAPEST BURST PLACE DATA LENGTH NEXTLENGTH ASAP ANYTIME INTIME HOURS
+%declare OVERNIGHT
 %declare FROM START UNTIL BY BETWEEN AND TO DASH DAY CLOCK PART TONIGHT INSTANT SPAN MONTH
 %declare ZONE NOTZONE STORAGE SCRATCH
 %declare DAYEND WHOLEDAY WHOLESPAN REPEAT RRULE TIMES ARRAY PARALLEL NOISE
@@ -256,6 +258,7 @@ def _parsed(reading: Reading) -> Parsed:
         not_zones=values.get("not_zones", ()),
         storage=values.get("storage"),
         scratch=values.get("scratch", 0),
+        data=values.get("data", ()),
     )
     return parsed if parsed.problems else replace(parsed, missing=missing_part_of(reading, parsed))
 

@@ -9,7 +9,7 @@ from lark import Token
 from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import read_array, read_parallel
 from allocation.rules.ask.line.text import gigabytes_text, pin_words
-from allocation.rules.ask.line.tokens import names_key, place_names, zone_keys
+from allocation.rules.ask.line.tokens import data_names, names_key, place_names, plain, zone_keys
 from allocation.rules.ask.words.document import (
     MAX_COUNT,
     MOST_SAID,
@@ -17,6 +17,7 @@ from allocation.rules.ask.words.document import (
     Together,
     cost_of,
     count_of,
+    data_of,
     host_resource_of,
     pin_of,
     scratch_of,
@@ -268,6 +269,16 @@ def read_scratch(reading: Reading, tokens: Sequence[Token]) -> None:
         reading.add_problem(error.code, error.text, span)
 
 
+def read_data(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads names of data sets, as they were typed. Whether a node has them is found out later."""
+    span = span_of(*tokens)
+    try:
+        data = data_of(data_names(plain(reading.words(span))))
+        reading.set_value("data", data, f"near the data {' and '.join(data)}", span)
+    except AskError as error:
+        reading.add_problem(error.code, error.text, span)
+
+
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads courtesies, articles and `gpus`, which add no meaning."""
     reading.noise.append(span_of(*tokens))
@@ -460,6 +471,7 @@ SHAPE_RULES: dict[str, Rule] = {
     "not_zone": read_not_zone,
     "storage": read_storage,
     "scratch": read_scratch,
+    "data": read_data,
     "array": read_array,
     "parallel": read_parallel,
     "noise": read_noise,

@@ -72,6 +72,12 @@ def pin_words(pin: Iterable[str]) -> str:
     return " or ".join(f"GPU {last} of {node}" if node else last for node, _, last in split)
 
 
+def data_text(data: Iterable[str]) -> list[str]:
+    """`with data coco,imagenet`. Empty without data."""
+    names = ",".join(data)
+    return [f"with data {names}"] if names else []
+
+
 def duration_text(seconds: int) -> str:
     """`6h`, `1h30m`, `2d`, in whole minutes."""
     parts, left = [], seconds
@@ -118,6 +124,7 @@ def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> 
         parts.append(f"kind:{ask.workload}")
     parts += pin_text(ask.pin)
     parts += where_text(ask.to_json())
+    parts += data_text(ask.data)
     if ask.most_cost is not None:
         parts.append(f"may burst up to {ask.most_cost:f}")
     return " ".join(parts)

@@ -180,7 +180,7 @@ def _scan(line: str, names: Names, words: re.Pattern[str]) -> Iterator[Token]:
         if skipped:
             at = skipped.end()
             continue
-        token = _place(line, at, names, scanner) or _match(line, at, scanner)
+        token = _place(line, at, scanner) or _data(line, at, names, scanner) or _match(line, at, scanner)
         yield token
         at = int(token.end_pos or at + 1)
 
@@ -200,7 +200,7 @@ _LEAD = re.compile(
 _MORE = re.compile(r"\s+(?:or|and)\s+(?:gpu\s+(?P<number>\d{1,3})\s+(?:of|on|in)\s+)?|\s*\|\s*")
 
 
-def _place(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
+def _place(line: str, at: int, scanner: _Scanner) -> Token | None:
     """Matches `on n0003/2 or n0004`, `pin to node n0003`: names without another meaning."""
     lead = _LEAD.match(line, at)
     if lead is None:
@@ -213,6 +213,43 @@ def _place(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
     while (more := _MORE.match(line, end)) and (last := _name_end(line, more.end(), scanner)):
         end = last
     return token_of("PLACE", line, at, end)
+
+
+_DATA_LEAD = re.compile(r"(?:with|using|near)\s+(?:the\s+)?(?P<kind>data(?:\s?sets?)?\s+)?")
+_DATA_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(?=[\s,;!?()&|]|$)")
+_DATA_MORE = re.compile(r"\s*(?:,|&|\band\b)\s*(?:the\s+)?")
+_DATA_END = re.compile(r"\s+data\s?sets?(?=[\s,;!?()]|$)")
+
+
+def _data(line: str, at: int, names: Names, scanner: _Scanner) -> Token | None:
+    """Matches `with imagenet and coco`, names of data sets that nodes have, and any name after
+    `with data`. A further name after a comma without a space may be any, too."""
+    lead = _DATA_LEAD.match(line, at)
+    if lead is None:
+        return None
+    end = _data_end(line, lead.end(), names, is_any=lead["kind"] is not None)
+    last = end
+    while last and (more := _DATA_MORE.match(line, last)):
+        last = _data_end(line, more.end(), names, is_any=more[0] == ",")
+        end = last or end
+    named = _DATA_END.match(line, end) if end else None
+    return token_of("DATA", line, at, named.end() if named else end) if end else None
+
+
+def _data_end(line: str, at: int, names: Names, *, is_any: bool) -> int:
+    """The end of the name of a data set that begins at `at`; 0: there is none."""
+    found = _DATA_NAME.match(line, at)
+    if found is None:
+        return 0
+    name = found[0].rstrip(".")
+    return at + len(name) if is_any or name in names.data else 0
+
+
+def data_names(text: str) -> list[str]:
+    """The names in the text of a DATA token."""
+    lead = _DATA_LEAD.match(text)
+    rest = _DATA_END.sub("", text[lead.end() if lead else 0 :])
+    return [name for each in _DATA_MORE.split(rest) if (name := each.strip())]
 
 
 def _name_end(line: str, at: int, scanner: _Scanner) -> int:

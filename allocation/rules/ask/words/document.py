@@ -21,6 +21,7 @@ MAX_NAME_LENGTH = 64
 MAX_PINS = 16
 MAX_ZONES = 16
 MAX_SCRATCH_GB = 1_000_000
+MAX_DATA = 8
 MIN_GROUPS, MAX_GROUPS = 2, 4
 # Shorter bookings are refused, and a shorter remainder of a paused run does not resume.
 MIN_DURATION_SECONDS = 60
@@ -34,6 +35,7 @@ _DURATION = re.compile(
 )
 _SECONDS = (604_800, 86_400, 3_600, 60, 1)
 _YEARS = range(2000, 2200)
+_DATA = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _COST = re.compile(r"[0-9]{1,7}(\.[0-9]{1,2})?", re.ASCII)
 
 
@@ -71,7 +73,7 @@ class AskDocument:
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
     With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
     `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
-    of local space.
+    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred.
     """
 
     count: int
@@ -94,6 +96,7 @@ class AskDocument:
     not_zones: tuple[str, ...] = ()
     storage: str | None = None
     scratch: int = 0
+    data: tuple[str, ...] = ()
 
     @property
     def may_burst(self) -> bool:
@@ -216,7 +219,7 @@ class AskDocument:
         return plain
 
 
-_NAMES = ("pin", "zones", "not_zones")
+_NAMES = ("pin", "zones", "not_zones", "data")
 _LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "groups", "most_cost"})
 
 
@@ -389,6 +392,16 @@ def scratch_of(value: object, param: str = "scratch") -> int:
     return amount
 
 
+def data_of(value: object, param: str = "data") -> tuple[str, ...]:
+    """Names of data sets, sorted and unique. Raises AskError for too many or invalid names."""
+    if not isinstance(value, list | tuple) or len(value) > MAX_DATA:
+        raise AskError("not_a_list", coded("ask_data", param=param, max_data=MAX_DATA), param)
+    for each in value:
+        if not isinstance(each, str) or not _DATA.fullmatch(each):
+            raise AskError("not_a_name", coded("ask_data_name", param=param), param)
+    return tuple(sorted(set(value)))
+
+
 def _together(value: object, param: str) -> Together:
     if not isinstance(value, str) or value not in TOGETHER:
         raise AskError("not_a_choice", coded("ask_together", param=param, choices=", ".join(TOGETHER)), param)
@@ -474,5 +487,6 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "not_zones": zones_of,
     "storage": storage_of,
     "scratch": scratch_of,
+    "data": data_of,
     "groups": lambda value, _: tuple(cast(list[AskGroup], value)),
 }

@@ -47,6 +47,7 @@ class Names:
     project_by_key: dict[str, str]
     zone_by_key: dict[str, str]
     words: frozenset[str]
+    data: frozenset[str]
 
 
 @lru_cache(maxsize=64)
@@ -70,6 +71,7 @@ def names_of(catalogue: Catalogue) -> Names:
         projects,
         zones,
         frozenset(_words_of(catalogue)),
+        frozenset(catalogue.data),
     )
 
 

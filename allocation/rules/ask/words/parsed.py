@@ -40,13 +40,14 @@ class TierEntry:
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """The names that a request can use: classes in the order of `any`, kinds of work with known
-    speeds, tiers, the caller's projects and the zones as (slug, name)."""
+    speeds, tiers, the caller's projects and the zones as (slug, name), and data sets that nodes have."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
     tiers: tuple[TierEntry, ...] = ()
     projects: tuple[tuple[str, str], ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Parsed:
     not_zones: tuple[str, ...] = ()
     storage: str | None = None
     scratch: int = 0
+    data: tuple[str, ...] = ()
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -202,6 +204,7 @@ class Parsed:
             not_zones=self.not_zones,
             storage=self.storage,
             scratch=self.scratch,
+            data=self.data,
         )
         document.check()
         return document

@@ -62,6 +62,7 @@ class SeriesPatch:
     count: int | None = None
     classes: tuple[str, ...] | None = None
     pin: tuple[str, ...] | None = None
+    data: tuple[str, ...] | None = None
     tier: str | None = None
     name: str | None = None
     is_partial: bool = False
@@ -255,10 +256,11 @@ def _ask_of(date: Booking, patch: SeriesPatch) -> AskDocument:
         "count": patch.count,
         "classes": patch.classes,
         "pin": patch.pin,
+        "data": patch.data,
     }
     plain = {**ask.to_json()}
     plain |= {name: value for name, value in parts.items() if value is not None}
-    plain |= {name: list(plain[name]) for name in ("classes", "pin") if name in plain}
+    plain |= {name: list(plain[name]) for name in ("classes", "pin", "data") if name in plain}
     try:
         return AskDocument.from_json(plain)
     except AskError as error:

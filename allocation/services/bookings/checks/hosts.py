@@ -15,7 +15,7 @@ from allocation.words.refusals import refusal_text
 from solver.fleet.mig_geometry import WHOLE_MASK
 from solver.fleet.pool import Pool, pools_of
 from solver.model.demand import Demand
-from solver.model.inputs import Host
+from solver.model.nodes import Host
 from solver.placement.gang import most_together
 from solver.timeline.host_calendar import Free
 

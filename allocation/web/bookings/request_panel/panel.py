@@ -283,6 +283,7 @@ def _understood(
         "workloads": catalogue.workloads,
         "zones": catalogue.zones,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
+        "data_sets": catalogue.data,
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
@@ -351,6 +352,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "workload": parsed.workload or "",
         "pin": " ".join((ask or parsed).pin),
         "where": where_shown(ask or parsed),
+        "data": " ".join((ask or parsed).data),
         "groups": groups_text((ask or parsed).groups),
     }
 

@@ -9,6 +9,7 @@ from allocation.rules.ask import (
     AskGroup,
     Parsed,
     count_of,
+    data_of,
     duration_of,
     host_resource_of,
     pin_of,
@@ -58,6 +59,7 @@ class RequestFields:
     days: str = ""
     pin: str = ""
     where: str = ""
+    data: str = ""
     campaign: str = ""
     labels: str = ""
     external_ref: str = ""
@@ -109,6 +111,7 @@ def fields_of(data: Mapping[str, str], longest: int) -> RequestFields:
         days=get("days"),
         pin=get("pin", 200),
         where=get("where", 120),
+        data=get("data", 300),
         campaign=get("campaign"),
         labels=get("labels", MAX_TEXT),
         external_ref=get("external_ref", MAX_REFERENCE),
@@ -144,6 +147,7 @@ def ask_of_fields(
         deadline=parsed.deadline if parsed.starts is None else None,
         workload=fields.workload or None,
         pin=pin_of([name for name in fields.pin.replace(",", " ").split() if name != "or"]),
+        data=data_of(fields.data.lower().replace(",", " ").split()),
         most_cost=parsed.most_cost,
     )
     if there is not None:

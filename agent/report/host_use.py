@@ -1,0 +1,66 @@
+"""What the bookings of a node use of its host, from one message to the next."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import wire
+from agent.ports.group_use import GroupUse
+
+_MOST = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The counters of a booking at an instant of the steady clock."""
+
+    use: GroupUse
+    steady: float
+
+
+class HostUses:
+    """Keeps the counters of each booking since the last message."""
+
+    def __init__(self, read: Callable[[str], GroupUse | None]) -> None:
+        """`read` takes the full name of a booking."""
+        self._read = read
+        self._before: dict[str, _Before] = {}
+
+    def take(self, bookings: Mapping[str, tuple[str, int]], steady: float) -> tuple[wire.HostUse, ...]:
+        """Returns the use of these bookings, each with its first allocation and its number of cores, since
+        they were last asked for. What has no group, or only since now, is left out."""
+        now = {name: use for name in bookings if (use := self._read(name)) is not None}
+        found = []
+        for name, use in sorted(now.items()):
+            before = self._before.get(name)
+            if before is not None and use.cpu_us >= before.use.cpu_us and steady > before.steady:
+                found.append(_between(before, use, steady, *bookings[name]))
+        self._before = {name: _Before(use, steady) for name, use in now.items()}
+        return tuple(found[: wire.HOST_USES_MAX])
+
+
+def _between(before: _Before, use: GroupUse, steady: float, allocation: str, cores: int) -> wire.HostUse:
+    grown = {
+        name: _grown(getattr(before.use, name), getattr(use, name))
+        for name in ("read_kb", "written_kb", "received_kb", "sent_kb")
+    }
+    return wire.HostUse(
+        allocation=allocation,
+        ms=min(round((steady - before.steady) * 1000), _MOST),
+        cpu_ms=min((use.cpu_us - before.use.cpu_us) // 1000, _MOST),
+        cores=cores,
+        memory_mb=use.memory_mb,
+        **grown,
+    )
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    """The growth of a counter; None if it was not read twice, or began anew."""
+    return None if before is None or now is None or now < before else min(now - before, _MOST)
+
+
+def first_allocations(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Returns the first allocation by id of each booking, from pairs of both."""
+    found: dict[str, str] = {}
+    for booking, allocation in sorted(names):
+        found.setdefault(booking, allocation)
+    return found

@@ -1,0 +1,46 @@
+"""REST of the use of hosts."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from allocation.access import access_booking
+from allocation.features.host_use.services import HostFigures, host_figures
+from tenants.api.base import ApiView
+from tenants.api.endpoints import Endpoints
+from tenants.models import Scope
+
+rest = Endpoints(Scope.BOOK, in_project=True)
+
+
+class HostNodeOut(serializers.Serializer[Any]):
+    """What a booking has used of one of its nodes, as the group of its programs was measured there."""
+
+    node = serializers.CharField()
+    at = serializers.DateTimeField(help_text="Of the newest measurement.")
+    seconds = serializers.FloatField(help_text="Measured time, on which the sums are based.")
+    cores = serializers.IntegerField(help_text="That it can use; 0: all of the node.")
+    cpu_cores = serializers.FloatField(help_text="In use on average.")
+    cpu_percent = serializers.FloatField(allow_null=True, help_text="Of its cores. Null: it has no limit.")
+    memory_mb = serializers.IntegerField(allow_null=True, help_text="Now.")
+    peak_memory_mb = serializers.IntegerField(allow_null=True)
+    read_mb = serializers.FloatField(allow_null=True, help_text="From disks, in all.")
+    written_mb = serializers.FloatField(allow_null=True)
+    received_mb = serializers.FloatField(allow_null=True, help_text="From the network, in all.")
+    sent_mb = serializers.FloatField(allow_null=True)
+    not_measured = serializers.ListField(child=serializers.CharField(), help_text="On this node.")
+
+
+class HostUseOut(serializers.Serializer[Any]):
+    """What a booking has used of its nodes. Fields that are null are not measured, which is not 0."""
+
+    nodes = HostNodeOut(many=True, help_text="Empty: no agent of its nodes measures it.")
+
+
+@rest.get("bookings/<str:reference>/host-use", "Get what a booking uses of its hosts", HostUseOut)
+def get_host_use(call: ApiView, reference: str) -> dict[str, list[HostFigures]]:
+    """Returns host CPU, memory, disk and network of a booking, by node, in its newest runs."""
+    return {"nodes": host_figures(access_booking(call.actor, reference))}
+
+
+urlpatterns = rest.urls

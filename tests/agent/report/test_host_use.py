@@ -1,0 +1,88 @@
+"""What an agent measures of the host by booking: growth of counters, and None for what is not counted."""
+
+from pathlib import Path
+
+import pytest
+
+import wire
+from agent.ports.group_use import GroupUse, group_use
+from agent.report.host_use import HostUses, first_allocations
+
+
+def a_group(path: Path, *, cpu_us: int = 5_000_000, **files: str) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "cpu.stat").write_text(f"usage_usec {cpu_us}\nuser_usec 1\nsystem_usec 2\n")
+    for name, text in files.items():
+        (path / name.replace("_", ".")).write_text(text)
+    return path
+
+
+def test_reads_what_the_kernel_counts(tmp_path: Path) -> None:
+    disks = (
+        "8:0 rbytes=2097152 wbytes=1024 rios=3 wios=1 dbytes=0 dios=0\n8:16 rbytes=1024 wbytes=4096 rios=1\n"
+    )
+    group = a_group(tmp_path / "g", memory_current="3145728\n", io_stat=disks)
+    assert group_use(group) == GroupUse(5_000_000, memory_mb=3, read_kb=2049, written_kb=5)
+
+
+def test_what_is_not_counted_is_none_and_no_group_is_none(tmp_path: Path) -> None:
+    assert group_use(a_group(tmp_path / "g")) == GroupUse(5_000_000)
+    assert group_use(a_group(tmp_path / "idle", io_stat="")) == GroupUse(5_000_000, read_kb=0, written_kb=0)
+    assert group_use(tmp_path / "none") is None
+
+
+def test_says_the_growth_since_the_last_message(tmp_path: Path) -> None:
+    now: dict[str, GroupUse | None] = {"t.BK-1": GroupUse(1_000_000, 10, 100, 5)}
+    uses = HostUses(now.get)
+    bookings = {"t.BK-1": ("a1", 8), "t.BK-2": ("b1", 0)}
+
+    assert uses.take(bookings, 100.0) == ()
+    now["t.BK-1"] = GroupUse(31_000_000, 12, 1_124, 5)
+    assert uses.take(bookings, 110.0) == (
+        wire.HostUse(
+            allocation="a1", ms=10_000, cpu_ms=30_000, cores=8, memory_mb=12, read_kb=1_024, written_kb=0
+        ),
+    )
+
+
+@pytest.mark.parametrize("again", [GroupUse(5), None])
+def test_a_group_that_was_made_anew_begins_anew(again: GroupUse | None) -> None:
+    now: dict[str, GroupUse | None] = {"t.BK-1": GroupUse(1_000_000)}
+    uses = HostUses(now.get)
+    uses.take({"t.BK-1": ("a1", 1)}, 1.0)
+    now["t.BK-1"] = again
+    assert uses.take({"t.BK-1": ("a1", 1)}, 2.0) == ()
+
+
+def test_a_counter_that_begins_or_falls_is_not_measured_for_once() -> None:
+    now = [GroupUse(0, read_kb=50)]
+    uses = HostUses(lambda _: now[0])
+    uses.take({"x": ("a", 1)}, 1.0)
+    now[0] = GroupUse(10, read_kb=20, written_kb=7)
+    (found,) = uses.take({"x": ("a", 1)}, 2.0)
+    assert (found.read_kb, found.written_kb) == (None, None)
+
+
+def test_bookings_have_one_allocation_and_there_are_no_more_than_the_most() -> None:
+    assert first_allocations([("t.b", "9"), ("t.b", "3"), ("t.a", "5")]) == {"t.b": "3", "t.a": "5"}
+    many = {f"t.{number}": (f"a{number}", 1) for number in range(wire.HOST_USES_MAX + 9)}
+    uses = HostUses(lambda _: GroupUse(0))
+    uses.take(many, 1.0)
+    assert len(uses.take(many, 2.0)) == wire.HOST_USES_MAX
+
+
+def test_the_largest_message_is_small_enough() -> None:
+    most = (1 << 31) - 1
+    use = wire.HostUse(
+        allocation="a" * 32,
+        ms=most,
+        cpu_ms=most,
+        cores=9_999,
+        memory_mb=most,
+        read_kb=most,
+        written_kb=most,
+        received_kb=most,
+        sent_kb=most,
+    )
+    message = wire.Telemetry(sent_at=1, host=(use,) * wire.HOST_USES_MAX)
+    assert len(wire.seal(message, key=b"k" * 32, key_version=1).body) < wire.MAX_BYTES // 8
