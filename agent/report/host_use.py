@@ -10,6 +10,16 @@ _MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
+class HostShare:
+    """A booking on the node: its first allocation, the cores that it may use, and those that it could be
+    lent."""
+
+    allocation: str
+    cores: int = 0
+    spare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Before:
     """The counters of a booking at an instant of the steady clock."""
 
@@ -25,29 +35,30 @@ class HostUses:
         self._read = read
         self._before: dict[str, _Before] = {}
 
-    def take(self, bookings: Mapping[str, tuple[str, int]], steady: float) -> tuple[wire.HostUse, ...]:
-        """Returns the use of these bookings, each with its first allocation and its number of cores, since
-        they were last asked for. What has no group, or only since now, is left out."""
+    def take(self, bookings: Mapping[str, HostShare], steady: float) -> tuple[wire.HostUse, ...]:
+        """Returns the use of these bookings since they were last asked for. What has no group, or only
+        since now, is left out."""
         now = {name: use for name in bookings if (use := self._read(name)) is not None}
         found = []
         for name, use in sorted(now.items()):
             before = self._before.get(name)
             if before is not None and use.cpu_us >= before.use.cpu_us and steady > before.steady:
-                found.append(_between(before, use, steady, *bookings[name]))
+                found.append(_between(before, use, steady, bookings[name]))
         self._before = {name: _Before(use, steady) for name, use in now.items()}
         return tuple(found[: wire.HOST_USES_MAX])
 
 
-def _between(before: _Before, use: GroupUse, steady: float, allocation: str, cores: int) -> wire.HostUse:
+def _between(before: _Before, use: GroupUse, steady: float, share: HostShare) -> wire.HostUse:
     grown = {
         name: _grown(getattr(before.use, name), getattr(use, name))
         for name in ("read_kb", "written_kb", "received_kb", "sent_kb")
     }
     return wire.HostUse(
-        allocation=allocation,
+        allocation=share.allocation,
         ms=min(round((steady - before.steady) * 1000), _MOST),
         cpu_ms=min((use.cpu_us - before.use.cpu_us) // 1000, _MOST),
-        cores=cores,
+        cores=share.cores,
+        spare=share.spare,
         memory_mb=use.memory_mb,
         **grown,
     )

@@ -11,6 +11,23 @@ CACHED = {
     "gpu-c1-01": ("coco-2017", "cityscapes"),
 }
 _MEGABYTE = bytes(1 << 20)
+_STAGE = """#!/bin/sh
+# Fetches a data set from the library of the demo.
+test -d "{library}/$GPU_DATA" || {{ echo "the library has no $GPU_DATA"; exit 1; }}
+for part in "{library}/$GPU_DATA"/*; do
+  cp "$part" "$GPU_DATA_FOLDER/" && sleep 0.5
+done
+"""
+
+
+def hooks_write(var: Path) -> Path:
+    """Writes the hooks of the demo's nodes; returns their folder."""
+    folder = var / "hooks"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "stage"
+    program.write_text(_STAGE.format(library=(var / "library").absolute()), encoding="utf-8")
+    program.chmod(0o755)
+    return folder
 
 
 def data_sets_write(var: Path, nodes: dict[str, Path]) -> None:

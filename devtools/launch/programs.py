@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from devtools.launch.data_sets import data_sets_write
+from devtools.launch.data_sets import data_sets_write, hooks_write
 from devtools.launch.embedded import free_port, http_answers
 from devtools.launch.processes import Program
 from portal.storage.database import database_dsn
@@ -344,6 +344,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
     A node is ready when the portal has received a message of it, which `database` shows.
     """
     programs = []
+    hooks = hooks_write(demo.var)
     data_sets_write(demo.var, {name: demo.agent_state(name) for name in AGENTS})
     with psycopg.connect(database) as connection:
         (begun,) = connection.execute("SELECT now()").fetchone() or (None,)
@@ -354,7 +355,7 @@ def agent_programs(demo: Demo, tokens: Mapping[str, str], database: str) -> list
         }
         options = ("--name", name, "--simulate", hardware, "--state", str(demo.agent_state(name)))
         offer = ("--notebooks", str(demo.notebooks)) if demo.notebooks.exists() else ()
-        cache = ("--data", str(demo.agent_state(name) / "data"))
+        cache = ("--data", str(demo.agent_state(name) / "data"), "--hooks", str(hooks))
         programs.append(
             Program(
                 name=name,
