@@ -21,8 +21,8 @@ from agent.owner.slices import claims_of
 from agent.plan.pauses import ProgramsSeen, pause_method
 from agent.plan.targets import GpuTarget, Record, Task
 from agent.ports.gpu import GpuError
+from agent.ports.group_use import HostShare, HostUses, first_allocations
 from agent.ports.handover import booking_full_name
-from agent.report.host_use import HostShare, HostUses, first_allocations
 from agent.state.records import Records
 from agent.state.store import StoreError
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agent.ports.gpu import GpuError
+from agent.ports.group_use import GroupUse
 from devtools.simulated.hardware import Hardware
 
 # On real nodes the minor numbers come from the driver; here each slice has two of its own.
@@ -82,4 +83,7 @@ class SimulatedUnits:
         self.members.setdefault(unit, set()).add(pid)
 
     def available_mb(self, unit: str) -> int | None:
+        return None
+
+    def use(self, unit: str) -> GroupUse | None:
         return None

@@ -73,8 +73,9 @@ def lending(rig: Rig) -> Rig:
     return rig
 
 
-def a_row(name: str, cores: int, **more: int) -> wire.DesiredAllocation:
-    return dataclasses.replace(a_whole(name, booking=f"BK-{name}"), cores=cores, **more)
+def a_row(name: str, cores: int, more_cores: int = 0) -> wire.DesiredAllocation:
+    row = a_whole(name, booking=f"BK-{name}")
+    return dataclasses.replace(row, cores=cores, more_cores=more_cores)
 
 
 def test_the_agent_lends_and_takes_back_before_another_begins(lending: Rig) -> None:

@@ -12,7 +12,7 @@ from allocation.rules.states import State
 from allocation.services.publish.desired import desired_documents
 from tests.api.builders import Site, said
 from tests.builders_allocation import NOW, a_booking, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
@@ -122,10 +122,10 @@ def test_without_cause_or_room_nothing_is_lent(
 
 def test_work_that_is_busy_or_was_not_measured_gets_none(site: Site, waiting: Allocation) -> None:
     chosen(site, on=True)
-    with as_system():
+    with as_owner():
         GpuSample.objects.update(utilisation=97)
     assert turned() == 0
-    with as_system():
+    with as_owner():
         GpuSample.objects.update(utilisation=None)
     assert turned() == 0
 

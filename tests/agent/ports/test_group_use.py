@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import wire
-from agent.ports.group_use import GroupUse, group_use
-from agent.report.host_use import HostShare, HostUses, first_allocations
+from agent.ports.group_use import GroupUse, HostShare, HostUses, first_allocations, group_use
 
 
 def a_group(path: Path, *, cpu_us: int = 5_000_000, **files: str) -> Path:
