@@ -93,6 +93,7 @@ def node_assemble(
         notebooks=_notebooks(options, hardware, directory),
         data=data,
         stager=_stager(options, data, stack),
+        cores_kept=options.lend_cores if hardware.host.limits == "enforced" else None,
     )
 
 

@@ -58,7 +58,8 @@ class Node:
     the portal's behalf. `available_mb` returns the memory that a booking's own
     limit leaves for a pause, in MiB; `group_use` what its programs have
     used of the host. Without `notebooks` the node offers none. `data` has the data sets of
-    its cache folder, into which the `stager` fetches missing ones.
+    its cache folder, into which the `stager` fetches missing ones. Free host cores may be lent to
+    bookings, but for `cores_kept`; None: none are.
     """
 
     keys: Keys
@@ -83,5 +84,6 @@ class Node:
     notebooks: Notebooks | None = None
     data: DataFolder | None = None
     stager: Stager | None = None
+    cores_kept: int | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None
     group_use: Callable[[str], GroupUse | None] = lambda booking: None

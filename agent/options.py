@@ -139,8 +139,21 @@ def _isolation_options(parser: argparse.ArgumentParser, environment: Mapping[str
     )
 
 
+def _cores_or_off(text: str) -> int | None:
+    """Raises ValueError."""
+    return None if text == "off" else int(text)
+
+
 def _share_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     default = environment.get
+    parser.add_argument(
+        "--lend-cores",
+        type=_cores_or_off,
+        default=default("GPU_AGENT_LEND_CORES", "off"),
+        metavar="N|off",
+        help="lend free host cores to bookings whose work waits for input, where their projects want that,"
+        " but for N cores that stay free (default: off)",
+    )
     parser.add_argument(
         "--mps",
         type=Path,

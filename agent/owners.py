@@ -21,8 +21,8 @@ from agent.owner.slices import claims_of
 from agent.plan.pauses import ProgramsSeen, pause_method
 from agent.plan.targets import GpuTarget, Record, Task
 from agent.ports.gpu import GpuError
+from agent.ports.group_use import HostShare, HostUses, first_allocations
 from agent.ports.handover import booking_full_name
-from agent.report.host_use import HostUses, first_allocations
 from agent.state.records import Records
 from agent.state.store import StoreError
 
@@ -59,6 +59,7 @@ class OwnerChannel:
 
     def files_sync(self, now: float) -> str | None:
         """Updates MPS daemons, files and hooks of active bookings; returns the problems."""
+        self._cores_lend(now)
         parts, mps, bookings = self._parts(now), self._node.mps, self._node.bookings
         if mps is None:
             return bookings.sync(parts)
@@ -70,6 +71,23 @@ class OwnerChannel:
         problems = mps.sync(self._accounts())
         waiting = {name for name in new if not mps.is_settled(parts[name].gpus)}
         return "; ".join(filter(None, (*problems, bookings.sync(parts, waiting)))) or None
+
+    def _cores_lend(self, now: float) -> None:
+        """Lends free cores. What is about to begin has its own before that."""
+        kept, desired = self._node.cores_kept, self._node.store.desired
+        if kept is None or desired is None:
+            return
+        rows = [each for gpu in desired.gpus for each in gpu.allocations if each.state == "run"]
+        rows = [each for each in rows if each.starts <= now < each.ends]
+        given = self._node.handover.given
+        coming = sum(each.cores for each in rows if each.id not in given)
+        wanted = {each.id: each.more_cores for each in rows if each.more_cores}
+        self._node.handover.cores_lend(wanted, kept + coming)
+
+    def _spare(self) -> int:
+        """Returns the cores that could be lent."""
+        kept = self._node.cores_kept
+        return 0 if kept is None else max(0, len(self._node.handover.cores_free()) - kept)
 
     def _accounts(self) -> dict[str, int | None]:
         """Returns the uid that uses each shared GPU, until its shares are proven empty; root's
@@ -107,7 +125,12 @@ class OwnerChannel:
             (booking_full_name(each.allocation), each.allocation.id) for each in held if not each.emptied
         )
         first = first_allocations(named)
-        asked = {name: (first[name], len(part.cores)) for name, part in parts.items() if name in first}
+        spare = self._spare()
+        asked = {
+            name: HostShare(first[name], len(part.cores), spare if part.cores else 0)
+            for name, part in parts.items()
+            if name in first
+        }
         return self._uses.take(asked, steady)
 
     def notebooks_sync(self, now: float) -> None:

@@ -134,6 +134,18 @@ def data_known() -> tuple[str, ...]:
     return tuple(sorted({name for read in NODE_DATA for sets in read(None).values() for name in sets}))
 
 
+MoreCores: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, int]]
+
+MORE_CORES: list[MoreCores] = []
+"""Each returns how many free host cores may be lent to each device of these bookings. What it returns for a
+booking changes only with the generations of its nodes."""
+
+
+def more_cores(bookings: Collection[UUID]) -> dict[UUID, int]:
+    """Returns how many free host cores may be lent to each device of these bookings."""
+    return {booking: most for read in MORE_CORES if bookings for booking, most in read(bookings).items()}
+
+
 HostCpu: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, float]]
 
 HOST_CPU: list[HostCpu] = []

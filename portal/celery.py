@@ -178,6 +178,7 @@ PERIODS = {
     "allocation.overrides": 600,
     "capacity.turn": 10,
     "notebooks.orders": 5,
+    "host_use.raise": 60,
     "hand_overs.expire": 60,
     "limit_cuts.enforce": 10,
     "allocation.variances": 900,

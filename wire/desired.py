@@ -28,7 +28,8 @@ class DesiredAllocation:
     suspended on this node. With `lease` it may run only while the node's Lease is valid, because
     the portal may restart it elsewhere. `cores` and `memory_mb` are resources of the host. `project`
     is written for nodes of Kubernetes, where projects have namespaces. `data` are data sets that the
-    booking names; only nodes that have listed theirs get it.
+    booking names; only nodes that have listed theirs get it. `more_cores`: so many free cores of the host
+    may be lent to it while nobody else needs them.
     """
 
     id: Name
@@ -50,6 +51,7 @@ class DesiredAllocation:
     memory_mb: int = dataclasses.field(default=0, metadata=ADDED)
     project: Name | None = dataclasses.field(default=None, metadata=ADDED)
     data: tuple[DataName, ...] = dataclasses.field(default=(), metadata=ADDED)
+    more_cores: int = dataclasses.field(default=0, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

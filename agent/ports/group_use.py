@@ -1,9 +1,13 @@
-"""What the programs of one cgroup (version 2) have used since it was made."""
+"""What the programs of one cgroup (version 2) have used, and bookings since the last message."""
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import wire
+
+_MOST = (1 << 31) - 1
 _READ = re.compile(r"\brbytes=(\d+)")
 _WRITTEN = re.compile(r"\bwbytes=(\d+)")
 _USAGE = re.compile(r"^usage_usec (\d+)$", re.MULTILINE)
@@ -44,3 +48,71 @@ def _text(path: Path) -> str | None:
         return path.read_text()
     except OSError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class HostShare:
+    """A booking on the node: its first allocation, the cores that it may use, and those that it could be
+    lent."""
+
+    allocation: str
+    cores: int = 0
+    spare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The counters of a booking at an instant of the steady clock."""
+
+    use: GroupUse
+    steady: float
+
+
+class HostUses:
+    """Keeps the counters of each booking since the last message."""
+
+    def __init__(self, read: Callable[[str], GroupUse | None]) -> None:
+        """`read` takes the full name of a booking."""
+        self._read = read
+        self._before: dict[str, _Before] = {}
+
+    def take(self, bookings: Mapping[str, HostShare], steady: float) -> tuple[wire.HostUse, ...]:
+        """Returns the use of these bookings since they were last asked for. What has no group, or only
+        since now, is left out."""
+        now = {name: use for name in bookings if (use := self._read(name)) is not None}
+        found = []
+        for name, use in sorted(now.items()):
+            before = self._before.get(name)
+            if before is not None and use.cpu_us >= before.use.cpu_us and steady > before.steady:
+                found.append(_between(before, use, steady, bookings[name]))
+        self._before = {name: _Before(use, steady) for name, use in now.items()}
+        return tuple(found[: wire.HOST_USES_MAX])
+
+
+def _between(before: _Before, use: GroupUse, steady: float, share: HostShare) -> wire.HostUse:
+    grown = {
+        name: _grown(getattr(before.use, name), getattr(use, name))
+        for name in ("read_kb", "written_kb", "received_kb", "sent_kb")
+    }
+    return wire.HostUse(
+        allocation=share.allocation,
+        ms=min(round((steady - before.steady) * 1000), _MOST),
+        cpu_ms=min((use.cpu_us - before.use.cpu_us) // 1000, _MOST),
+        cores=share.cores,
+        spare=share.spare,
+        memory_mb=use.memory_mb,
+        **grown,
+    )
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    """The growth of a counter; None if it was not read twice, or began anew."""
+    return None if before is None or now is None or now < before else min(now - before, _MOST)
+
+
+def first_allocations(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Returns the first allocation by id of each booking, from pairs of both."""
+    found: dict[str, str] = {}
+    for booking, allocation in sorted(names):
+        found.setdefault(booking, allocation)
+    return found

@@ -66,6 +66,7 @@ class Handover:
         self._topology = topology or CoreTopology()
         self._owners = tuple(owners)
         self._guard = guard
+        self._lent: dict[str, tuple[int, ...]] = {}
         folder_readable(root)
         self._remove_unfinished()
         self.given: dict[str, HandedDevice] = {}
@@ -93,8 +94,30 @@ class Handover:
         return {allocation: given.device for allocation, given in self.given.items()}
 
     def cores(self) -> dict[str, tuple[int, ...]]:
-        """Returns the host cores of handed-over allocations that have some."""
-        return {name: given.cores for name, given in self.given.items() if given.cores}
+        """Returns the host cores of handed-over allocations that have some, with those that are lent."""
+        return {
+            name: tuple(sorted((*given.cores, *self._lent.get(name, ()))))
+            for name, given in self.given.items()
+            if given.cores
+        }
+
+    def cores_free(self) -> tuple[int, ...]:
+        """Returns the host cores that belong to nobody; some of them may be lent."""
+        taken = {core for given in self.given.values() for core in given.cores}
+        return tuple(core for cores in self._topology.cores.values() for core in cores if core not in taken)
+
+    def cores_lend(self, wanted: Mapping[str, int], kept: int) -> None:
+        """Lends free cores, of which `kept` stay free, to these allocations, at most so many to each.
+        What was lent before and is not any more is taken back. Only those with cores of their own get
+        some: others use all cores anyway."""
+        free = list(self.cores_free())
+        free = free[: max(0, len(free) - kept)]
+        able = [name for name in sorted(wanted) if name in self.given and self.given[name].cores]
+        lent: dict[str, list[int]] = {name: [] for name in able}
+        while free and (open_for := [name for name in able if len(lent[name]) < wanted[name]]):
+            for name in open_for[: len(free)]:
+                lent[name].append(free.pop(0))
+        self._lent = {name: tuple(cores) for name, cores in lent.items() if cores}
 
     def _cores_of(self, allocation: DesiredAllocation, gpu: str) -> tuple[int, ...]:
         """Returns the cores it already has, or free ones."""

@@ -25,7 +25,7 @@ RIGHTS = (
     + updates_only(
         {
             _STAGING: "nodes",
-            _USE: "at, seconds, cpu_seconds, core_seconds, cores, cpu, memory_mb, peak_memory_mb, read_mb,"
+            _USE: "at, seconds, cpu_seconds, core_seconds, cores, spare, cpu, memory_mb, peak_memory_mb, read_mb,"
             " written_mb, received_mb, sent_mb",
             _SPARE: "",
             _RAISED: "most, run, raised_at, ended_at, evidence",
@@ -68,6 +68,7 @@ class Migration(migrations.Migration):
                 ('cpu_seconds', models.FloatField(help_text='Core-seconds that were used.')),
                 ('core_seconds', models.FloatField(help_text='Core-seconds that it could use; 0: not limited, or not known.')),
                 ('cores', models.PositiveIntegerField(help_text='That it can use now.')),
+                ('spare', models.PositiveIntegerField(help_text='Cores that the node could lend to it.')),
                 ('cpu', models.PositiveIntegerField(help_text='Thousandths of a core in the newest measurement.')),
                 ('memory_mb', models.PositiveIntegerField(help_text='Now.', null=True)),
                 ('peak_memory_mb', models.PositiveIntegerField(null=True)),

@@ -162,6 +162,11 @@ _SENTENCES: dict[str, Text] = {
     "queued_unplanned": gettext_lazy("Waiting, without a planned start. %(because)s"),
     "scheduled": gettext_lazy("Scheduled on %(nodes)s."),
     "scheduled_data": gettext_lazy("Scheduled on %(nodes)s. %(because)s"),
+    "cores_raised": gettext_lazy(
+        "Free cores of its nodes are lent to it, up to %(most)s for each GPU: its GPUs were %(busy)s %% "
+        "busy and its own cores %(cpu)s %%. They are taken back when another booking needs them."
+    ),
+    "cores_returned": gettext_lazy("It has only its own host cores again."),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
     "waitlisted": gettext_lazy("On the waiting list: booked as soon as its window is free. %(because)s"),
     "awaits_offer": gettext_lazy(

@@ -9,8 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
-from allocation.words.amounts import Facts
-from allocation.words.data_places import data_place
+from allocation.words.amounts import Facts, data_place
 from allocation.words.queue import overtaken_text
 from allocation.words.where import WHERE
 

@@ -13,8 +13,7 @@ from solver.model.demand import Demand, Fit
 from solver.model.inputs import Place, Snapshot
 from solver.model.ordering import place_order
 from solver.model.policy import Policy
-from solver.placement.data import DataPlaces
-from solver.placement.gang import Choice, choose, fits
+from solver.placement.gang import Choice, DataPlaces, choose, fits
 from solver.placement.scoring import PoolState
 from solver.quota.use import Block, Use
 from solver.reasons.reason import Reason

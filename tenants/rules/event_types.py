@@ -32,6 +32,8 @@ EVENT_TYPES = {
     "booking.no_show_warned": "Nobody uses the GPUs; the booking ends soon.",
     "booking.no_show": "The booking ends because nobody used it.",
     "booking.idle_warned": "All GPUs are idle; the booking can end or be paused soon.",
+    "booking.cores_raised": "Free host cores are lent to running work that waits for input.",
+    "booking.cores_returned": "Running work has only its own host cores again.",
     "booking.idle_over": "GPUs that were idle are in use again.",
     "booking.still_needed": "The owner said that idle GPUs are still needed.",
     "booking.idle_ended": "The booking ends because its GPUs were idle and others wait for them.",

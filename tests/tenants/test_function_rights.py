@@ -27,11 +27,11 @@ ONLY_WEB = {
     ("allocation_statementexport", "portal_ops", "INSERT"),
     *(
         (f"allocation_{name}", role, "INSERT")
-        for name in ("notebook", "notebookentry", "handover", "pauseappeal")
+        for name in ("notebook", "notebookentry", "handover", "pauseappeal", "sparecores")
         for role in WORKERS
     ),
 }
-"""Members have files of statements made, start notebooks, hand bookings over and contest pauses; operators
+"""Members have files of statements made, start notebooks, hand over, contest pauses, choose cores; operators
 and workers do none of this."""
 BOOKING = [
     "allocation_allocation",

@@ -8,7 +8,7 @@ from allocation.features.datasets.services import DataSet, data_of_site
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
-from tenants.platform.rest.fields import Strict
+from tenants.platform.rest.fields import Strict, Text
 
 rest = Endpoints(Scope.BOOK, in_project=True)
 
@@ -25,7 +25,9 @@ class DataSetOut(serializers.Serializer[Any]):
 
 
 class DataSetsQuery(Strict):
-    """No parameters."""
+    """A filter."""
+
+    node = Text(max_length=63, required=False, help_text="Only those that this node has.")
 
 
 @rest.rows(
@@ -38,7 +40,8 @@ class DataSetsQuery(Strict):
 def list_data_sets(call: ApiView) -> list[DataSet]:
     """Lists the data sets of the site by name. What is in their files is known to nobody here."""
     with call.tx():
-        return data_of_site(call.now)
+        node = call.query.get("node", "")
+        return [each for each in data_of_site(call.now) if node in ("", *each.nodes)]
 
 
 urlpatterns = rest.urls

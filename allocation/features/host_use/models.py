@@ -27,6 +27,7 @@ class HostUse(models.Model):
         help_text="Core-seconds that it could use; 0: not limited, or not known."
     )
     cores = models.PositiveIntegerField(help_text="That it can use now.")
+    spare = models.PositiveIntegerField(help_text="Cores that the node could lend to it.")
     cpu = models.PositiveIntegerField(help_text="Thousandths of a core in the newest measurement.")
     memory_mb = models.PositiveIntegerField(null=True, help_text="Now.")
     peak_memory_mb = models.PositiveIntegerField(null=True)

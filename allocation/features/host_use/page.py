@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from allocation.features.host_use.raising import raised_of
 from allocation.features.host_use.services import host_figures
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard
@@ -14,7 +15,8 @@ def host_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard | No
     """Returns the card of a booking that has run."""
     if booking.ready_at is None:
         return None
-    return BookingCard(TEMPLATE, {"rows": host_figures(booking), "now": now})
+    raised = list(raised_of(booking))
+    return BookingCard(TEMPLATE, {"rows": host_figures(booking), "raised": raised, "now": now})
 
 
 BOOKING_CARDS.append(host_card)

@@ -5,7 +5,9 @@ from typing import Any
 from rest_framework import serializers
 
 from allocation.access import access_booking
-from allocation.features.host_use.services import HostFigures, host_figures
+from allocation.features.host_use.models import SpareCores
+from allocation.features.host_use.raising import SpareCoresTerms, raised_of, spare_cores_set
+from allocation.features.host_use.services import host_figures
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
@@ -35,12 +37,35 @@ class HostUseOut(serializers.Serializer[Any]):
     """What a booking has used of its nodes. Fields that are null are not measured, which is not 0."""
 
     nodes = HostNodeOut(many=True, help_text="Empty: no agent of its nodes measures it.")
+    lent_cores = serializers.IntegerField(
+        help_text="Free cores that may be lent to each of its devices now; 0: none."
+    )
 
 
 @rest.get("bookings/<str:reference>/host-use", "Get what a booking uses of its hosts", HostUseOut)
-def get_host_use(call: ApiView, reference: str) -> dict[str, list[HostFigures]]:
+def get_host_use(call: ApiView, reference: str) -> dict[str, Any]:
     """Returns host CPU, memory, disk and network of a booking, by node, in its newest runs."""
-    return {"nodes": host_figures(access_booking(call.actor, reference))}
+    booking = access_booking(call.actor, reference)
+    lent = sum(row.most for row in raised_of(booking))
+    return {"nodes": host_figures(booking), "lent_cores": lent}
+
+
+class SpareCoresOut(serializers.Serializer[Any]):
+    """Whether running work of the project gets free host cores while it waits for input."""
+
+    on = serializers.BooleanField(source="is_on")
+
+
+@rest.put(
+    "projects/<slug:slug>/spare-cores",
+    "Choose whether bookings get free host cores",
+    SpareCoresOut,
+    terms=SpareCoresTerms,
+)
+def put_spare_cores(call: ApiView, terms: SpareCoresTerms, slug: str) -> SpareCores:
+    """Leads choose it; it is off until then. A booking gets more only on nodes whose operators lend cores,
+    only while its own are in full use and its GPUs wait, and never what another booking has."""
+    return spare_cores_set(actor=call.actor, project=slug, terms=terms, now=call.now)
 
 
 urlpatterns = rest.urls

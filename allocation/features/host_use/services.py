@@ -20,19 +20,21 @@ MOST_KB = 1 << 31
 LATE_SECONDS = 60
 _KEEP = """
 INSERT INTO allocation_hostuse AS known (tenant_id, booking_id, node_id, at, seconds, cpu_seconds,
-  core_seconds, cores, cpu, memory_mb, peak_memory_mb, read_mb, written_mb, received_mb, sent_mb)
+  core_seconds, cores, spare, cpu, memory_mb, peak_memory_mb, read_mb, written_mb, received_mb, sent_mb)
 SELECT a.tenant_id, a.booking_id, g.node_id, %s, new.ms / 1000.0, new.cpu_ms / 1000.0,
-  new.ms / 1000.0 * new.cores, new.cores, new.cpu_ms::bigint * 1000 / new.ms, new.memory_mb, new.memory_mb,
+  new.ms / 1000.0 * new.cores, new.cores, new.spare, new.cpu_ms::bigint * 1000 / new.ms,
+  new.memory_mb, new.memory_mb,
   new.read_kb / 1024.0, new.written_kb / 1024.0, new.received_kb / 1024.0, new.sent_kb / 1024.0
-FROM unnest(%s::uuid[], %s::uuid[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[], %s::bigint[],
-  %s::bigint[], %s::bigint[], %s::bigint[]) AS new (node_id, allocation_id, ms, cpu_ms, cores, memory_mb,
-  read_kb, written_kb, received_kb, sent_kb)
+FROM unnest(%s::uuid[], %s::uuid[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[], %s::integer[],
+  %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) AS new (node_id, allocation_id, ms, cpu_ms, cores,
+  spare, memory_mb, read_kb, written_kb, received_kb, sent_kb)
 JOIN allocation_allocation a ON a.id = new.allocation_id AND a.state = 'active'
 JOIN allocation_gpu g ON g.id = a.gpu_id AND g.node_id = new.node_id
 ORDER BY a.booking_id, g.node_id
 ON CONFLICT ON CONSTRAINT host_use_once DO UPDATE SET at = excluded.at,
   seconds = known.seconds + excluded.seconds, cpu_seconds = known.cpu_seconds + excluded.cpu_seconds,
-  core_seconds = known.core_seconds + excluded.core_seconds, cores = excluded.cores, cpu = excluded.cpu,
+  core_seconds = known.core_seconds + excluded.core_seconds, cores = excluded.cores, spare = excluded.spare,
+  cpu = excluded.cpu,
   memory_mb = excluded.memory_mb, peak_memory_mb = greatest(known.peak_memory_mb, excluded.memory_mb),
   read_mb = coalesce(known.read_mb + excluded.read_mb, excluded.read_mb, known.read_mb),
   written_mb = coalesce(known.written_mb + excluded.written_mb, excluded.written_mb, known.written_mb),
@@ -89,13 +91,17 @@ def uses_keep(readings: Sequence[tuple[UUID, wire.Telemetry]], now: datetime) ->
 
 
 def _is_possible(use: wire.HostUse) -> bool:
-    return 0 < use.ms <= MOST_MS and use.cpu_ms <= use.ms * MOST_CORES and use.cores <= MOST_CORES
+    return (
+        0 < use.ms <= MOST_MS
+        and use.cpu_ms <= use.ms * MOST_CORES
+        and max(use.cores, use.spare) <= MOST_CORES
+    )
 
 
 def _values(use: wire.HostUse) -> tuple[object, ...]:
     amounts = (getattr(use, name) for name in _AMOUNTS)
     known = (value if value is None or value < MOST_KB else None for value in amounts)
-    return (_uuid(use.allocation), use.ms, use.cpu_ms, use.cores, *known)
+    return (_uuid(use.allocation), use.ms, use.cpu_ms, use.cores, use.spare, *known)
 
 
 def _uuid(text: str) -> UUID | None:

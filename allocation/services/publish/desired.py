@@ -12,7 +12,7 @@ from django.db.models import Count
 import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
-from allocation.points import nodes_with_data, notebooks_ordered, slices_ahead
+from allocation.points import more_cores, nodes_with_data, notebooks_ordered, slices_ahead
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -54,7 +54,7 @@ _Run = tuple[UUID, datetime]
 class _Site:
     """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
     pauses by booking; profile numbers by model and name; notebooks by node; slices to make ahead by GPU;
-    nodes that list data sets."""
+    nodes that list data sets; cores that may be lent by booking."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
     allocations: Mapping[UUID, Sequence[Allocation]]
@@ -65,6 +65,7 @@ class _Site:
     notebooks: Mapping[UUID, tuple[wire.DesiredNotebook, ...]]
     prepared: Mapping[UUID, tuple[wire.DesiredSlice, ...]]
     with_data: frozenset[UUID]
+    more_cores: Mapping[UUID, int]
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
@@ -99,6 +100,7 @@ def _read(nodes: Sequence[Node]) -> _Site:
         notebooks=notebooks_ordered([node.id for node in nodes]),
         prepared=slices_ahead([node.id for node in nodes]),
         with_data=nodes_with_data([node.id for node in nodes]),
+        more_cores=more_cores(bookings),
     )
 
 
@@ -113,7 +115,8 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
         if agent_supports(node, wire.HOST_SINCE):
             ask = row.booking.ask
             cores, memory_mb = ask.get("cores", 0), ask.get("memory", 0) * 1_024
-            wanted = replace(wanted, cores=cores, memory_mb=memory_mb)
+            more = site.more_cores.get(row.booking_id, 0) if row.state == Allocation.State.ACTIVE else 0
+            wanted = replace(wanted, cores=cores, memory_mb=memory_mb, more_cores=more)
         if node.id in site.with_data:
             wanted = replace(wanted, data=tuple(row.booking.ask.get("data", ())))
         if node.engine == Node.Engine.KUBERNETES:

@@ -21,7 +21,7 @@ from allocation.models import (
 )
 from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
-from allocation.services.snapshot.caches import bookings_with_data, changes_with_data
+from allocation.services.snapshot.demands import bookings_with_data, changes_with_data
 from tenants.models import LabQuota, PersonQuota, QuotaWindow
 from tenants.platform.database.look import Look
 

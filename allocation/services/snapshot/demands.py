@@ -1,11 +1,16 @@
-"""What a booking asks for, as the solver reads it."""
+"""What a booking asks for, as the solver reads it, and which nodes have the data that is named."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from django.db.models import QuerySet
+
+from allocation.models import Booking, BookingChange
+from allocation.points import data_near
 from allocation.rules.ask import AskDocument, AskGroup
-from solver import Ask, Where
+from allocation.rules.states import OPEN
+from solver import Ask, Cache, Where
 from solver.model.where import ANYWHERE
 
 
@@ -58,3 +63,21 @@ def host_resources(ask: Mapping[str, Any], gpu_class: str = "") -> tuple[int, in
     groups = ask.get("groups", ())
     own = next((each for each in groups if each["gpu_class"] == gpu_class), ask)
     return own.get("cores", 0) * 1_000, own.get("memory", 0) * 1_024
+
+
+def bookings_with_data() -> "QuerySet[Booking]":
+    """Returns the open bookings that name data."""
+    return Booking.objects.filter(state__in=OPEN, ask__has_key="data")
+
+
+def changes_with_data() -> "QuerySet[BookingChange]":
+    """Returns the changes that wait for a decision and name data."""
+    return BookingChange.objects.filter(state=BookingChange.State.ASKED, target__ask__has_key="data")
+
+
+def caches_read() -> tuple[Cache, ...]:
+    """Reads which nodes have some of the data that is named."""
+    asked: list[Any] = list(bookings_with_data().values_list("ask__data", flat=True))
+    asked += changes_with_data().values_list("target__ask__data", flat=True)
+    names = {name for each in asked for name in each}
+    return tuple(Cache(node, sets) for node, sets in sorted(data_near(names).items()))

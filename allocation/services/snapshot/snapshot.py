@@ -18,11 +18,10 @@ from allocation.services.record.places import place_of, place_of_row
 from allocation.services.record.terms import Terms
 from allocation.services.record.workloads import has_run
 from allocation.services.runs.resume import has_earlier_run, time_remaining
-from allocation.services.snapshot.caches import caches_read
 from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
-from allocation.services.snapshot.demands import host_resources, solver_ask, where_of
+from allocation.services.snapshot.demands import caches_read, host_resources, solver_ask, where_of
 from allocation.services.snapshot.energy import energy_sections
 from allocation.services.snapshot.hardware import (
     gpus_read,

@@ -11,8 +11,9 @@ from django.utils.safestring import SafeString
 from allocation.models import Booking
 from allocation.points import host_cpu
 from allocation.queries.bookings.bookings import allocation_ids_of
+from allocation.queries.fleet.moments import moments_of
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
-from allocation.rules.nodes.diagnosis import Moment, bottleneck_of, measured_mean
+from allocation.rules.nodes.diagnosis import bottleneck_of, measured_mean
 from allocation.web.parts.times import clock, day, length_words
 
 WIDTH, HEIGHT = 720, 190
@@ -66,7 +67,7 @@ def use_card(booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: 
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
     cpu = host_cpu([booking.id]).get(booking.id)
-    signature = bottleneck_of(_moments(curve), curve.devices, booking.planned_class, cpu)
+    signature = bottleneck_of(moments_of(curve), curve.devices, booking.planned_class, cpu)
     is_weak = signature.kind in ("idle", "throttled")
     return card | {"runs": runs, "signature": signature, "is_weak": is_weak}
 
@@ -103,28 +104,6 @@ def use_chart(curve: UseCurve, zone: tzinfo, now: datetime) -> UseChart:
         text=use_words(curve),
         facts=_facts(curve),
     )
-
-
-def _moments(curve: UseCurve) -> list[Moment]:
-    """Returns all steps. The first and the last are incomplete: they count as far as they were
-    measured."""
-    seconds, last = int(curve.step.total_seconds()) * curve.devices, len(curve.points) - 1
-    return [
-        Moment(
-            seconds=seconds if 0 < number < last else point.measured,
-            measured=point.measured,
-            busy_min=point.busy_min,
-            busy=point.busy,
-            busy_max=point.busy_max,
-            bandwidth=point.bandwidth,
-            tensor=point.tensor,
-            pcie_kb=point.pcie_kb,
-            throttled=point.throttled,
-            nvlink_kb=point.nvlink_kb,
-        )
-        for number, point in enumerate(curve.points)
-        if 0 < number < last or point.measured
-    ]
 
 
 def use_words(curve: UseCurve) -> str:

@@ -14,6 +14,7 @@ import wire
 from agent.host.machine import inventory_take
 from agent.owner.cgroups import OWN, Cgroups, CgroupsUnavailable, subtree_prepare
 from agent.owner.shares import ActiveBooking, NodeContext, active_bookings, environment
+from agent.ports.group_use import GroupUse
 from agent.ports.handover import Handover, host_environment
 from agent.ports.host_cores import (
     core_topology_read,
@@ -197,10 +198,20 @@ class TestCgroups:
         assert (group / "memory.max").read_text() == str(64 << 20)
         assert (group / "cgroup.procs").read_text() == "4711"
 
-    def test_who_asked_for_nothing_is_not_kept(self, tmp_path: Path) -> None:
+    def test_who_asked_for_nothing_is_measured_and_not_limited(self, tmp_path: Path) -> None:
         root = a_tree(tmp_path / "ours")
-        assert Cgroups(root, Named()).sync({"biology.BK-7": a_part((), 0)}) is None
-        assert not (root / "biology.BK-7").exists()
+        group = a_tree(root / "biology.BK-7")
+        cgroups = Cgroups(root, Named())
+        assert cgroups.sync({"biology.BK-7": a_part((), 0)}) is None
+        assert not (group / "cpuset.cpus").exists()
+        assert not (group / "memory.max").exists()
+        (group / "cpu.stat").write_text("usage_usec 12\n")
+        assert cgroups.use("biology.BK-7") == GroupUse(12)
+        assert cgroups.use("biology.BK-8") is None
+
+    def test_disks_are_measured_where_the_kernel_offers_it(self, tmp_path: Path) -> None:
+        root = subtree_prepare(str(a_tree(tmp_path / "ours", "cpuset io memory")))
+        assert (root / "cgroup.subtree_control").read_text() == "+cpuset +memory +io"
 
     def test_an_agent_that_systemd_starts_in_the_child_has_the_group_above(self, tmp_path: Path) -> None:
         """Else its successor, which systemd starts in the same child, would find it limited."""

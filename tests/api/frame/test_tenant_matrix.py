@@ -132,6 +132,7 @@ BODIES: dict[str, Any] = {
     "labs/<slug:lab>/leads": {"username": "vera"},
     "labs/<slug:lab>": {"name": "Physics"},
     "/diversion": {"mode": "off"},
+    "/spare-cores": {"on": True},
     "projects": {"is_open": False},
     "members": {"role": "viewer"},
     "result": {"result": "success"},

@@ -148,7 +148,7 @@ def test_starts_are_never_later_with_data_than_without() -> None:
 
 
 def _starts(plan: Plan) -> list[int]:
-    return [row.starts for row in (*plan.assigns, *plan.waits)]
+    return [*(row.starts for row in plan.assigns), *(row.starts for row in plan.waits)]
 
 
 def test_mixed_bookings_prefer_it_in_each_group() -> None:

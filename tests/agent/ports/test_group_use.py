@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import wire
-from agent.ports.group_use import GroupUse, group_use
-from agent.report.host_use import HostUses, first_allocations
+from agent.ports.group_use import GroupUse, HostShare, HostUses, first_allocations, group_use
 
 
 def a_group(path: Path, *, cpu_us: int = 5_000_000, **files: str) -> Path:
@@ -34,13 +33,20 @@ def test_what_is_not_counted_is_none_and_no_group_is_none(tmp_path: Path) -> Non
 def test_says_the_growth_since_the_last_message(tmp_path: Path) -> None:
     now: dict[str, GroupUse | None] = {"t.BK-1": GroupUse(1_000_000, 10, 100, 5)}
     uses = HostUses(now.get)
-    bookings = {"t.BK-1": ("a1", 8), "t.BK-2": ("b1", 0)}
+    bookings = {"t.BK-1": HostShare("a1", 8, 3), "t.BK-2": HostShare("b1")}
 
     assert uses.take(bookings, 100.0) == ()
     now["t.BK-1"] = GroupUse(31_000_000, 12, 1_124, 5)
     assert uses.take(bookings, 110.0) == (
         wire.HostUse(
-            allocation="a1", ms=10_000, cpu_ms=30_000, cores=8, memory_mb=12, read_kb=1_024, written_kb=0
+            allocation="a1",
+            ms=10_000,
+            cpu_ms=30_000,
+            cores=8,
+            spare=3,
+            memory_mb=12,
+            read_kb=1_024,
+            written_kb=0,
         ),
     )
 
@@ -49,23 +55,23 @@ def test_says_the_growth_since_the_last_message(tmp_path: Path) -> None:
 def test_a_group_that_was_made_anew_begins_anew(again: GroupUse | None) -> None:
     now: dict[str, GroupUse | None] = {"t.BK-1": GroupUse(1_000_000)}
     uses = HostUses(now.get)
-    uses.take({"t.BK-1": ("a1", 1)}, 1.0)
+    uses.take({"t.BK-1": HostShare("a1")}, 1.0)
     now["t.BK-1"] = again
-    assert uses.take({"t.BK-1": ("a1", 1)}, 2.0) == ()
+    assert uses.take({"t.BK-1": HostShare("a1")}, 2.0) == ()
 
 
 def test_a_counter_that_begins_or_falls_is_not_measured_for_once() -> None:
     now = [GroupUse(0, read_kb=50)]
     uses = HostUses(lambda _: now[0])
-    uses.take({"x": ("a", 1)}, 1.0)
+    uses.take({"x": HostShare("a")}, 1.0)
     now[0] = GroupUse(10, read_kb=20, written_kb=7)
-    (found,) = uses.take({"x": ("a", 1)}, 2.0)
+    (found,) = uses.take({"x": HostShare("a")}, 2.0)
     assert (found.read_kb, found.written_kb) == (None, None)
 
 
 def test_bookings_have_one_allocation_and_there_are_no_more_than_the_most() -> None:
     assert first_allocations([("t.b", "9"), ("t.b", "3"), ("t.a", "5")]) == {"t.b": "3", "t.a": "5"}
-    many = {f"t.{number}": (f"a{number}", 1) for number in range(wire.HOST_USES_MAX + 9)}
+    many = {f"t.{number}": HostShare(f"a{number}") for number in range(wire.HOST_USES_MAX + 9)}
     uses = HostUses(lambda _: GroupUse(0))
     uses.take(many, 1.0)
     assert len(uses.take(many, 2.0)) == wire.HOST_USES_MAX
