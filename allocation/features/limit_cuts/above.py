@@ -60,7 +60,7 @@ def booked_of(of: LimitOf, now: datetime) -> list[Booked]:
     )
     held: dict[UUID, tuple[int, datetime, datetime, bool]] = {}
     for booking, units, period, state in rows.values_list("booking_id", "units", "period", "state"):
-        is_planned = state == Allocation.State.PLANNED
+        is_planned = state == Allocation.State.PLANNED and period.lower > now
         known = held.get(booking, (0, period.lower, period.upper, is_planned))
         span = (min(known[1], period.lower), max(known[2], period.upper))
         held[booking] = (known[0] + units, *span, known[3] and is_planned)

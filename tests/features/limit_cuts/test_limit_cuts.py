@@ -10,7 +10,7 @@ from django.db.models import F
 from allocation.features.limit_cuts.enforce import cuts_enforce
 from allocation.features.limit_cuts.models import CutPause, KeptBooking, LimitCut
 from allocation.features.limit_cuts.services import limit_cut_end
-from allocation.models import Booking, Pause
+from allocation.models import Pause
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from tenants.access import Actor
@@ -262,4 +262,3 @@ def test_who_cancels(plant: Plant, lab: Lab) -> None:
         assert refused.value.code == code
     with as_system():
         assert not CutPause.objects.exists()
-        assert not Booking.objects.filter(has_override=True).exists()

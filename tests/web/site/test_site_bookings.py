@@ -187,7 +187,7 @@ def test_a_quota_that_is_in_use_is_lowered_only_after_a_question(two: Two) -> No
     asked = two.operator.post("/ops/quotas", less)
     said = " ".join(unescape(asked.content.decode()).split())
     assert "The guarantee falls from 3 to 0 GPUs. Of 1 in use, 1 more would be borrowed" in said
-    assert "At most 0.5 GPUs at once; before: no limit. In use now: 1 GPU." in said
+    assert "At most 0.5 GPUs at once; before: at most 3 GPUs at once. In use now: 1 GPU." in said
     assert "Above it: " in said
     assert [f'value="{each}"' in said for each in ("keep", "drain", "pause")] == [True] * 3
     with as_system():
