@@ -162,7 +162,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "deadline_passed": gettext_lazy("The deadline has passed."),
     "deadline_unreachable": gettext_lazy(
-        "It would end after its deadline even if it began at once. Ask for less time, or for a "
+        "It would end after its deadline even at the earliest start. Ask for less time, or for a "
         "later deadline."
     ),
     "class_not_open": gettext_lazy(

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from allocation.access import access_booking, access_booking_to_change, may_change
 from allocation.features.hand_overs.checks import (
@@ -23,7 +23,7 @@ from allocation.words.refusals import refusal_text
 from tenants.access import Actor, acting_members, may_still_book
 from tenants.audit import audit_record
 from tenants.failures import each_apart
-from tenants.models import Membership, Role, User, set_by_valid_token
+from tenants.models import KnownPerson, Membership, Role, User, set_by_valid_token
 from tenants.outbox import outbox_add, task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.terms import term, terms
@@ -189,7 +189,7 @@ def takers_of(booking: Booking) -> list[tuple[str, str]]:
 def hand_overs_over(now: datetime) -> QuerySet[HandOver]:
     """Returns the open offers that nobody can accept any more."""
     begun = ~Q(booking__state__in=NOT_BEGUN)
-    return HandOver.objects.filter(state=_State.OPEN).filter(~_in_force(now) | begun)
+    return HandOver.objects.filter(state=_State.OPEN).filter(~_in_force(now) | begun | ~Q(_taker_stays()))
 
 
 def hand_overs_expire(now: datetime) -> int:
@@ -211,6 +211,16 @@ def _expire(row_id: UUID, booking_id: UUID, now: datetime) -> bool:
 
 def _in_force(now: datetime) -> Q:
     return Q(state=_State.OPEN, until__gt=now) & set_by_valid_token(now)
+
+
+def _taker_stays() -> Q:
+    """Whether the person who is offered a booking can still book in its project."""
+    roles = Q(role=Role.TENANT_ADMIN) | Q(
+        project=OuterRef("booking__project"), role__in=(Role.RESEARCHER, Role.LEAD)
+    )
+    whose = {"tenant": OuterRef("tenant"), "user": OuterRef("taker")}
+    disabled = KnownPerson.objects.filter(**whose, disabled__isnull=False)
+    return Q(Exists(Membership.objects.filter(roles, **whose, user__is_active=True)), ~Exists(disabled))
 
 
 def _bookers(booking: Booking) -> QuerySet[Membership]:

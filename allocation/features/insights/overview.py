@@ -121,6 +121,11 @@ class Queue:
     longest: str
     paused: int
 
+    @property
+    def first(self) -> str:
+        """How long the first one waits, and how many are paused."""
+        return f"{self.longest} · {self.paused} paused" if self.paused else self.longest
+
 
 def _queue(now: datetime) -> Queue:
     waits = Booking.objects.filter(state__in=PHASES["waiting"])

@@ -1,10 +1,14 @@
 """What would work instead of a refused line is a line, too, and it is not refused."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from tenants.models import Tier
 from tests.api.builders import Site, said
+from tests.roles import as_owner
 
 LINES = {
     "more than the quota": ("5 h100 2h", None),
@@ -45,3 +49,26 @@ def test_a_series_of_lines_is_offered_as_a_line_with_its_recurrence(site: Site) 
     assert lines, refused
     answer: Any = site.researcher.post("series", body | {"request": lines[0]})
     assert answer.status_code == 201, (lines[0], said(answer))
+
+
+def test_a_deadline_within_the_notice_of_a_tier_offers_other_tiers(site: Site) -> None:
+    with as_owner():
+        Tier.objects.filter(slug="spot").update(lead_seconds=3 * 3600)
+    deadline = (timezone.now().replace(microsecond=0) + timedelta(hours=3)).isoformat()
+    ask: dict[str, object] = {"count": 1, "classes": ["h100"], "duration": 7200, "deadline": deadline}
+    body: Any = {"project": "folding", "ask": ask}
+    refused = said(site.researcher.post("quotes", body | {"tier": "spot"}))
+    assert refused["code"] == "deadline_unreachable"
+    assert "earliest start" in refused["detail"], "it would be done in time if it began at once"
+    others = [each["tier"] for each in refused["alternatives"] if "tier" in each]
+    assert "standard" in others
+    answer: Any = site.researcher.post("quotes", body | {"tier": "standard"})
+    assert answer.status_code == 200
+
+
+def test_a_slice_that_a_class_does_not_have_names_the_class_as_pages_do(site: Site) -> None:
+    ask = {"count": 1, "classes": ["h100"], "duration": 7200, "profile": "5g.50gb"}
+    body: Any = {"project": "folding", "ask": ask}
+    refused = said(site.researcher.post("quotes", body))
+    assert refused["code"] == "impossible_profile"
+    assert refused["detail"].startswith("H100"), refused["detail"]

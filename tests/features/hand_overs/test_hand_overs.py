@@ -30,7 +30,7 @@ from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_o
 from billing.services import budget_put
 from portal.integrations.notifications.delivery import people_notify
 from tenants.access import Actor
-from tenants.models import AuditEntry, Membership, Notification, OutboxMessage, Role, Tier
+from tenants.models import AuditEntry, Membership, Notification, OutboxMessage, Role, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create, token_revoke
@@ -212,6 +212,22 @@ def test_an_offer_ends_by_itself_and_both_sides_get_a_notice(lab: Lab, nina: Act
         assert hand_overs_expire(NOW + late) == 0
     over(lab, booking, "expired")
     assert sorted(map(len, inboxes().values())) == [1, 2], "one to its owner, two to the colleague"
+
+
+@pytest.mark.parametrize("how", ["removed", "closed"])
+def test_an_offer_to_somebody_who_has_left_is_over(lab: Lab, nina: Actor, how: str) -> None:
+    booking = booked(lab)
+    offered(lab.actor, booking)
+    with as_system():
+        assert hand_overs_expire(NOW) == 0
+    with as_owner():
+        if how == "removed":
+            Membership.objects.filter(user=nina.user_id).delete()
+        else:
+            User.objects.filter(id=nina.user_id).update(is_active=False)
+    with as_system():
+        assert hand_overs_expire(NOW) == 1
+    over(lab, booking, "expired")
 
 
 def test_only_what_has_not_begun_and_is_of_one_person(lab: Lab, nina: Actor) -> None:

@@ -25,7 +25,7 @@ from tenants.models import Membership, Project, Role
 from tenants.platform.wall import tenant_tx
 from tenants.services import gpus_text
 from tests.builders import a_gpu_class, a_member, a_project, a_quota
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
 
@@ -121,6 +121,14 @@ def test_the_days_of_the_chart_add_up_to_what_is_spent() -> None:
     assert len(money.days) == 17
     assert money.observed == 8
     assert money.forecast is not None
+    assert money.forecast.spend > money.effect.spent
+    with as_owner():
+        Project.objects.filter(id=member.project.id).update(is_open=False)
+    with tenant_tx(member.tenant_id):
+        closed = history_of_budget(budget, NOW)
+    assert closed is not None
+    assert closed.forecast is not None
+    assert closed.forecast.high == money.effect.spent, "nothing is booked in a closed project"
 
 
 def test_quota_in_use_counts_only_what_is_on_the_calendar_now() -> None:

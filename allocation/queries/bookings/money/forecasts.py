@@ -16,6 +16,7 @@ from allocation.rules.forecast import HISTORY
 from billing.models import Budget
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import BudgetOwner
+from tenants.models import Project
 
 ZERO = Decimal(0)
 DAY = timedelta(days=1)
@@ -63,7 +64,12 @@ def forecasts_of(budgets: Iterable[Budget], now: datetime) -> dict[UUID, BudgetF
     known = {each.id: each for each in budgets}
     figures = budget_figures_of(known)
     charged = _charged(list(known.values()), today)
-    return {key: _forecast(figures[key], charged.get(each.owner, {}), today) for key, each in known.items()}
+    projects = Project.objects.filter(id__in={each.project_id for each in known.values()})
+    closed = set(projects.filter(is_open=False).values_list("id", flat=True))
+    return {
+        key: _forecast(figures[key], charged.get(each.owner, {}), today, is_closed=each.project_id in closed)
+        for key, each in known.items()
+    }
 
 
 def forecast_today(budget: Budget, now: datetime) -> BudgetForecast | None:
@@ -89,11 +95,16 @@ def history_of_budget(budget: Budget, now: datetime) -> BudgetHistory | None:
     )
 
 
-def _forecast(figures: BudgetFigures, charged: ByDay, today: date) -> BudgetForecast:
-    """From the full days, the first one with a charge on, oldest first."""
+def _forecast(figures: BudgetFigures, charged: ByDay, today: date, *, is_closed: bool) -> BudgetForecast:
+    """From the full days, the first one with a charge on, oldest first. In a closed project nothing is
+    booked any more, so what is spent and held is all."""
     observed = (today - min(charged)).days if charged else 0
     recent = [charged.get(today - back * DAY, ZERO) for back in range(observed, 0, -1)]
-    return BudgetForecast(figures, observed, forecast_of(effect=figures, recent=recent, today=today))
+    found = forecast_of(effect=figures, recent=recent, today=today)
+    if found is not None and is_closed:
+        sure = figures.spent + figures.held
+        found = Forecast(spend=sure, low=sure, high=sure, per_day=ZERO, runs_out=None)
+    return BudgetForecast(figures, observed, found)
 
 
 def _charged(budgets: list[Budget], today: date) -> Mapping[Hashable, ByDay]:

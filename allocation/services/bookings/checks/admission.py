@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.db.models import Q
 
 from allocation.models import Booking, Gpu, Override
-from allocation.queries.fleet.catalogue import ask_catalogue, ask_units
+from allocation.queries.fleet.catalogue import ask_catalogue, ask_units, class_labels
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, AskDocument
 from allocation.rules.ask.line.text import pin_words
@@ -207,7 +207,8 @@ def _impossible(ask: AskDocument) -> Refused:
     whole = ask
     if ask.groups:
         ask = next(part for part in ask.parts if not ask_units(part))
-    facts = {"classes": " or ".join(ask.classes), "profile": ask.profile or ""}
+    labels = class_labels()
+    facts = {"classes": " or ".join(labels[each] for each in ask.classes), "profile": ask.profile or ""}
     entries = (entry for entry in ask_catalogue().classes if entry.slug in ask.classes)
     profiles = dict.fromkeys(name for entry in entries for name in entry.profiles)
     remedies: list[dict[str, object]] = [{"profile": name} for name in (*profiles, None)]
@@ -238,7 +239,7 @@ def _window_check(ask: AskDocument, use: TierUse, most: int) -> datetime:
         raise _too_long(ask, use, longest)
     not_before = start_check(use, ask, not_before)
     if ask.deadline is not None:
-        _deadline_check(ask.deadline, not_before + length, now)
+        _deadline_check(ask.deadline, not_before + length, use)
     return not_before
 
 
@@ -269,10 +270,14 @@ def _too_long(ask: AskDocument, use: TierUse, longest: timedelta) -> Refused:
     )
 
 
-def _deadline_check(deadline: datetime, earliest_end: datetime, now: datetime) -> None:
+def _deadline_check(deadline: datetime, earliest_end: datetime, use: TierUse) -> None:
+    now = use.now
     code = "deadline_passed" if deadline <= now else "deadline_unreachable"
     if deadline <= now or deadline < earliest_end:
-        numbers = {"earliest_end": earliest_end.isoformat()}
+        numbers: dict[str, object] = {"earliest_end": earliest_end.isoformat()}
+        if use.limits.least_lead.value:
+            # Another tier may start earlier.
+            numbers["lead_seconds"] = use.limits.least_lead.value
         raise refusal(code, refusal_text(code), "invalid", "request", numbers=numbers)
 
 

@@ -194,7 +194,7 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
         yield {"starts": numbers["latest"]}
     if "earliest_end" in numbers and not refusal.alternatives:
         yield from _deadlines_of(ask, datetime.fromisoformat(numbers["earliest_end"]))
-    if code in _OF_TIER:
+    if code in _OF_TIER or "lead_seconds" in numbers:
         for other in Tier.objects.exclude(slug=tier).order_by("-priority", "slug"):
             yield {"tier": other.slug, "name": other.name}
     if code in _OF_CLASS and not ask.groups:
