@@ -5,7 +5,7 @@ from typing import Any
 
 from allocation.rules.ask import AskDocument, AskGroup
 from solver import Ask, Where
-from solver.model.where import ANYWHERE
+from solver.model.sites.where import ANYWHERE
 
 
 def solver_ask(document: AskDocument) -> Ask:
