@@ -10,7 +10,6 @@ from solver.model.codec import decode as decode
 from solver.model.codec import digest as digest
 from solver.model.codec import digest_of as digest_of
 from solver.model.codec import encode as encode
-from solver.model.energy import Energy as Energy
 from solver.model.hours import Cap as Cap
 from solver.model.hours import Used as Used
 from solver.model.inner_limits import FOREVER as FOREVER
@@ -70,7 +69,8 @@ from solver.model.quote import QUARTER as QUARTER
 from solver.model.quote import Option as Option
 from solver.model.quote import Quote as Quote
 from solver.model.quote import QuoteRequest as QuoteRequest
-from solver.model.where import Where as Where
+from solver.model.sites.energy import Energy as Energy
+from solver.model.sites.where import Where as Where
 from solver.quota.quota import Quota as Quota
 from solver.quota.use import Block as Block
 from solver.quota.use import Use as Use

@@ -89,3 +89,15 @@ def overtaken_text(rule: str, *, is_own: bool) -> str:
 def change_text(code: str, /, **facts: str | int) -> str:
     """Returns what would let a booking start earlier. KeyError: no such code, or fact."""
     return str(_CHANGES[code] % Facts(facts))
+
+
+_MOVERS = {
+    "firm": gettext_lazy("No other booking could delay this."),
+    "guaranteed": gettext_lazy("Only bookings of your own organisation could delay this."),
+    "expected": gettext_lazy("On borrowed GPUs: bookings of their owners go first."),
+}
+
+
+def mover_text(strength: str | None) -> str:
+    """Returns whose bookings can make a start of this strength later; unknown is expected."""
+    return str(_MOVERS[strength or "expected"])

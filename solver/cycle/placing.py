@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from solver.cycle.claims import among_planned
-from solver.cycle.energy import better_than_kept, energy_start, waits_for_energy
 from solver.cycle.outcome import Outcome
 from solver.cycle.planned_starts import (
     is_as_asked,
@@ -22,6 +21,7 @@ from solver.model.plan import Refuse
 from solver.reasons.reason import Reason, reason
 from solver.rebinding.rebinding import may_move_others
 from solver.state.cycle_state import CycleState
+from solver.state.energy_starts import better_than_kept, energy_start, waits_for_energy
 from solver.state.start_times import in_time, last_start
 
 

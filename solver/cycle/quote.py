@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from solver.cycle.claims import among_planned
-from solver.cycle.energy import energy_start, waits_for_energy
 from solver.cycle.extending.extensions import why_not_longer
 from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.preview import QueuePreview
@@ -38,6 +37,7 @@ from solver.reasons.reason import Reason, reason
 from solver.rebinding.rebinding import Rebinding
 from solver.state.array_runs import LastRun, Runs, last_run
 from solver.state.cycle_state import CycleState
+from solver.state.energy_starts import energy_start, waits_for_energy
 from solver.state.start_times import last_start
 
 _DAY = 86_400

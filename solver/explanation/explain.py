@@ -13,7 +13,7 @@ from solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from solver.fleet.pool import Pool
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import UNITS_PER_GPU, Place, Request, Shape
-from solver.model.where import ANYWHERE
+from solver.model.sites.where import ANYWHERE
 from solver.placement.gang import most_together
 from solver.quota.use import Block
 from solver.reasons.reason import Fact, Reason, reason

@@ -15,7 +15,7 @@ from solver.fleet.fragmentation import DEFAULT_SCORING, ILLEGAL, Ints, ScoreTabl
 from solver.fleet.mig_geometry import Best, Geometry, Masks, geometry_of, modes_for
 from solver.model.inputs import Gpu, Mode, Model, Place, Shape, Together
 from solver.model.policy import Scoring
-from solver.model.where import Where
+from solver.model.sites.where import Where
 
 LEVELS: tuple[Together, ...] = ("gpu", "domain", "node", "rack", "any")
 """The tightest first. The last one is a zone: no gang is in two."""

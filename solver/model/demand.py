@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from solver.model.inputs import Ask, Held, Place, Request, Shape, Together
-from solver.model.where import ANYWHERE, Where
+from solver.model.sites.where import ANYWHERE, Where
 
 
 @dataclass(frozen=True, slots=True)

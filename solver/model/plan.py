@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from solver.model.inputs import Ask, Place, Strength
 from solver.model.omitted import OMITTED_WHEN_EMPTY
-from solver.model.where import Where
+from solver.model.sites.where import Where
 from solver.reasons.reason import Reason
 
 PLAN_FORMAT = 2

@@ -14,7 +14,7 @@ from solver.fleet.pool import Pool
 from solver.model.demand import Demand
 from solver.model.inputs import SLOTS_PER_GPU, Place, Together
 from solver.model.ordering import place_order
-from solver.model.where import Where
+from solver.model.sites.where import Where
 from solver.timeline.host_calendar import Free
 
 MOST_CHOICES = 20_000

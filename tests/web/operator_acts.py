@@ -10,6 +10,7 @@ from tests.web.acts import Act
 from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.role_acts import ROLE_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
+from tests.web.zone_acts import ZONE_ACTS
 
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
@@ -64,29 +65,15 @@ _JOBS = {
     "jobs": [{name: each if isinstance(each, str | int) else each.isoformat() for name, each in JOB.items()}]
 }
 
-_ZONE = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": "0.3"}
-_ENERGY = {"tier": "standard", "prefers": "price", "hours": 6}
-_STORAGE = {"storage": "local", "scratch_gb": 500}
-
 ACTS: dict[str, Act] = {
-    "ops/clusters/<slug:slug> account": Act(
-        "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
+    **ZONE_ACTS,
+    **dict.fromkeys(
+        ("ops/clusters/<slug:slug> account", "put api/v1/clusters/<slug:slug>/accounts"),
+        Act("cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed),
     ),
-    "ops/zones energy": Act("tier.energy_set", "tier", _ENERGY),
-    "put api/v1/platform-tier-energy": Act("tier.energy_set", "tier", _ENERGY),
-    "ops/zones add": Act("zone.set", "zone", _ZONE, has_before=False),
-    "ops/zones/<slug:slug> change": Act("zone.set", "zone", _ZONE, sites.zoned),
-    "ops/zones/<slug:slug> end": Act("zone.ended", "zone", {}, sites.zoned, has_after=False),
-    "ops/nodes/<slug:node>/storage set": Act("node.storage_set", "node", _STORAGE),
-    "put api/v1/platform-zones": Act("zone.set", "zone", _ZONE | {"price": ["0.3"]}, has_before=False),
-    "post api/v1/platform-zones/<slug:slug>/end": Act("zone.ended", "zone", {}, sites.zoned, has_after=False),
-    "put api/v1/fleet/nodes/<slug:name>/storage": Act("node.storage_set", "node", _STORAGE),
-    "ops/clusters/<slug:slug> type": Act("cluster.type_assigned", "cluster", _TYPE_OF, sites.observed),
-    "put api/v1/clusters/<slug:slug>/accounts": Act(
-        "cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed
-    ),
-    "put api/v1/clusters/<slug:slug>/types": Act(
-        "cluster.type_assigned", "cluster", _TYPE_OF, sites.observed
+    **dict.fromkeys(
+        ("ops/clusters/<slug:slug> type", "put api/v1/clusters/<slug:slug>/types"),
+        Act("cluster.type_assigned", "cluster", _TYPE_OF, sites.observed),
     ),
     "post api/v1/clusters/<slug:slug>/jobs": Act("cluster.observed", "cluster", _JOBS, has_before=False),
     "ops/machines release": Act("machine.released", "machine", made=sites.orphaned, has_before=False),

@@ -23,7 +23,7 @@ from allocation.queries.decisions.seen import numbers_hidden
 from allocation.rules.states import WAITING, State
 from allocation.rules.workload_names import workload_of
 from allocation.services.record.costs import rate_of
-from allocation.words.planned_starts import mover_text
+from allocation.words.queue import mover_text
 from allocation.words.reasons import reason_shown
 from billing.peak_text import peak_words
 from tenants.access import Actor

@@ -46,6 +46,16 @@ class ZoneRow:
     grams: int | None
 
     @property
+    def class_words(self) -> str:
+        """`8 × H100 80 GB, 4 × L40S`."""
+        return ", ".join(f"{count} × {name}" for name, count in self.classes)
+
+    @property
+    def storage_words(self) -> str:
+        """`2 with local NVMe, 2 TB; 1 with shared`."""
+        return "; ".join(f"{count} with {name}" for name, count in self.storage)
+
+    @property
     def slug(self) -> str:
         """The name by which requests and filters know it."""
         return self.zone.slug if self.zone is not None else ""

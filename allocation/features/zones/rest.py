@@ -41,7 +41,7 @@ class ZoneOut(serializers.Serializer[Any]):
     grams = serializers.ListField(
         child=serializers.IntegerField(), help_text="CO2 in g per kWh by hour. Empty: not known."
     )
-    racks = serializers.SlugRelatedField[Any](slug_field="name", many=True, read_only=True)
+    racks = serializers.ListField(child=serializers.CharField(), source="rack_names")
     ended = serializers.DateTimeField(allow_null=True)
 
 
@@ -63,7 +63,7 @@ class TierEnergyOut(serializers.Serializer[Any]):
     hours = serializers.IntegerField(help_text="The most that it waits, from when it could have run.")
 
 
-class TierOut(serializers.Serializer[Any]):
+class TierSetOut(serializers.Serializer[Any]):
     """The tier that was set."""
 
     tier = serializers.CharField(source="slug")
@@ -91,7 +91,7 @@ def list_tier_energy(call: ApiView) -> QuerySet[TierEnergy]:
     return energy_read()
 
 
-@operators.put("platform-tier-energy", "Set what a tier waits for (operators)", TierOut, terms=EnergyTerms)
+@operators.put("platform-tier-energy", "Set what a tier waits for (operators)", TierSetOut, terms=EnergyTerms)
 def set_tier_energy(call: ApiView, terms: EnergyTerms) -> Tier:
     """Work of the tier starts within these hours where and when energy is cheapest or cleanest."""
     return energy_set(actor=_actor(call), terms=terms, now=call.now)

@@ -51,6 +51,11 @@ class Zone(models.Model):
     def __str__(self) -> str:
         return self.slug
 
+    @property
+    def rack_names(self) -> list[str]:
+        """The names of the racks that stand in it."""
+        return sorted(rack.name for rack in self.racks.all())
+
     def price_at(self, moment: datetime) -> Decimal | None:
         """The price of a kWh at an instant; None: not known."""
         return _at(self.price, moment, self.time_zone)

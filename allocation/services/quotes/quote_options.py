@@ -19,7 +19,7 @@ from allocation.rules.start_range import start_range
 from allocation.services.bookings.checks.admission import Admission
 from allocation.services.bookings.checks.offers import most_of, priced_from, rate_for, rate_of_all
 from allocation.services.snapshot.snapshot import instant, seconds
-from allocation.words.planned_starts import mover_text
+from allocation.words.queue import mover_text
 from allocation.words.quotes import note_text
 from billing.price_books import CurrentPrice, PriceShelf
 from billing.rates import Rate

@@ -11,7 +11,7 @@ from allocation.points import data_near
 from allocation.rules.ask import AskDocument, AskGroup
 from allocation.rules.states import OPEN
 from solver import Ask, Cache, Where
-from solver.model.where import ANYWHERE
+from solver.model.sites.where import ANYWHERE
 
 
 def solver_ask(document: AskDocument) -> Ask:

@@ -11,7 +11,7 @@ from allocation.queries.bookings.queue_ahead import Ahead
 from allocation.rules.start_range import MIN_STARTS, StartRange
 from allocation.services.quotes.why_waiting import Change
 from allocation.web.parts.times import moment_words, window_words
-from allocation.words.planned_starts import mover_text
+from allocation.words.queue import mover_text
 from tenants.web.parts import counted
 
 MOST_NAMED = 8

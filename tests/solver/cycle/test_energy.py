@@ -17,7 +17,7 @@ from solver import (
     quote,
     solve,
 )
-from solver.model.energy import EnergyCalendar
+from solver.model.sites.energy import EnergyCalendar
 from tests.solver import truth
 from tests.solver.builders import (
     HOUR,

@@ -231,23 +231,14 @@ def _nodes(reading: Reading, token: Token) -> None:
 
 
 def _no_project(reading: Reading, token: Token) -> None:
-    _no_name(reading, token, ("project", "project"), reading.catalogue.projects)
+    whys = coded("ask_no_project", project=token.split()[-1]), "ask_no_project_of"
+    reading.add_no_such(span_of(token), whys, "project", reading.catalogue.projects)
 
 
 def _no_zone(reading: Reading, token: Token) -> None:
+    whys = coded("ask_no_zone", zone=re.split(r"[:\s]+", token)[-1]), "ask_no_zone_of"
     lead = "not in" if token.startswith("not") else "in"
-    _no_name(reading, token, ("zone", lead), reading.catalogue.zones)
-
-
-def _no_name(
-    reading: Reading, token: Token, words: tuple[str, str], known: Iterable[tuple[str, str]]
-) -> None:
-    span, (what, lead), slugs = span_of(token), words, [slug for slug, _ in known]
-    facts = {what: re.split(r"[:\s]+", token)[-1], "names": ", ".join(slugs)}
-    why = coded(f"ask_no_{what}_of" if slugs else f"ask_no_{what}", **facts)
-    refuse(
-        reading, span, why, reading.replacements(span, *(f"{lead} {slug}" for slug in slugs[:MAX_REPAIRS]))
-    )
+    reading.add_no_such(span_of(token), whys, lead, reading.catalogue.zones)
 
 
 def _apart(reading: Reading, token: Token) -> None:

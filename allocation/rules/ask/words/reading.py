@@ -1,6 +1,7 @@
 """The state of parsing one line: values so far, where each is in the text, and problems."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -26,6 +27,7 @@ VOCABULARY = (
     *_WORDS.split(),
     *(word for word in NUMBER_WORDS if " " not in word),
 )
+MOST_NAMED = 4
 _ALIKE = 0.72
 _TRAILING_NOISE = re.compile(r"(?:\b(?:for|with|of|the|an?|and|or|to|my|our)\s+)+$", re.IGNORECASE)
 
@@ -96,6 +98,17 @@ class Reading:
         ]
         known += [name for each in self.catalogue.classes for name in (each.slug, *each.aliases)]
         return [each for each in get_close_matches(word, known, n=2, cutoff=_ALIKE) if each != word]
+
+    def add_no_such(
+        self, span: Span, whys: tuple[Coded, str], lead: str, known: Iterable[tuple[str, str]]
+    ) -> None:
+        """Adds a problem for a name that is none of those known, or with a longer reason the first of
+        these."""
+        (why, longer), slugs = whys, [slug for slug, _ in known]
+        if slugs:
+            why = coded(longer, **why.facts, names=", ".join(slugs))
+        choices = (f"{lead} {slug}" for slug in slugs[:MOST_NAMED])
+        self.add_problem(NOT_UNDERSTOOD, why, span, self.replacements(span, *choices))
 
     def add_misspelling(self, span: Span, word: str) -> None:
         """Adds a problem for a misspelled word."""

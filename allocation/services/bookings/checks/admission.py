@@ -13,7 +13,7 @@ from allocation.queries.fleet.catalogue import ask_catalogue, ask_units, class_l
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, AskDocument
 from allocation.rules.ask.line.text import pin_words
-from allocation.services.bookings.checks.hosts import host_check
+from allocation.services.bookings.checks.hosts import host_check, where_check
 from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
 from allocation.services.bookings.checks.tiers import (
     TierUse,
@@ -22,7 +22,6 @@ from allocation.services.bookings.checks.tiers import (
     shortest_check,
     start_check,
 )
-from allocation.services.bookings.checks.where import where_check
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of

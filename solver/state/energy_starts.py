@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from solver.model.demand import Demand, Fit
-from solver.model.energy import EnergyCalendar
 from solver.model.inputs import Request, Tier
+from solver.model.sites.energy import EnergyCalendar
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
 

@@ -1,0 +1,1 @@
+"""What is known of sites: zones, storage, and energy by hour."""
