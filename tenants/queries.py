@@ -35,8 +35,22 @@ from tenants.rules.operator_roles import SITE, Area, Grant, Rights, roles_for
 
 def is_only_operator(user_id: int, area: Area) -> bool:
     """Returns whether nobody else can be the second person of an operator's change in the area."""
-    able = OperatorRole.objects.filter(OperatorRole.in_force(), role__in=roles_for(area, act=True))
-    return not able.exclude(user=user_id).exists()
+    return not operators_acting(area).exclude(id=user_id).exists()
+
+
+def operators_acting(area: Area) -> QuerySet[User]:
+    """The operators who may act in the area, in the order of their accounts."""
+    return _operators_with(*roles_for(area, act=True))
+
+
+def operators_reading(area: Area) -> QuerySet[User]:
+    """The operators who may read the area, in the order of their accounts."""
+    return _operators_with(*roles_for(area, act=False))
+
+
+def _operators_with(*roles: str) -> QuerySet[User]:
+    rows = OperatorRole.objects.filter(OperatorRole.in_force(), role__in=roles)
+    return User.objects.filter(id__in=rows.values("user")).order_by("id")
 
 
 def rights_of_operator(user_id: int) -> Rights:
@@ -47,8 +61,7 @@ def rights_of_operator(user_id: int) -> Rights:
 
 def site_operators() -> list[User]:
     """The operators who may do everything, by sign-in name."""
-    rows = OperatorRole.objects.filter(OperatorRole.in_force(), role=SITE)
-    return list(User.objects.filter(id__in=rows.values("user")).order_by("username"))
+    return list(_operators_with(SITE).order_by("username"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def tenant_page(view: View) -> View:
         user = request.user
         if not isinstance(user, User):
             return redirect_to_login(_back(request))
-        access = access_view(user, tenant, timezone.now()) if user.is_staff else None
+        access = _access_of(user, tenant)
         if access is not None:
             return _read_as(request, access, lambda actor: view(request, actor, **url_kwargs))
         try:
@@ -113,6 +113,14 @@ def tenant_page(view: View) -> View:
         return with_last_rows(lambda: _guarded(request, answer, wall, actor.time_zone))
 
     return page
+
+
+def _access_of(user: User, tenant: str) -> AccessView | None:
+    """The open access of an operator whose role still allows one."""
+    now = timezone.now()
+    if not operator_rights(user, now).may(Area.ACCESS, act=True):
+        return None
+    return access_view(user, tenant, now)
 
 
 def _read_as(request: HttpRequest, access: AccessView, view: Callable[[Actor], HttpResponse]) -> HttpResponse:

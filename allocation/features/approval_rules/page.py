@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, time
+from decimal import Decimal
 from typing import Any
 
 from allocation.features.approval_rules.services import (
@@ -97,6 +98,8 @@ def _initial(actor: Actor, edit: str = "") -> dict[str, Any]:
     found = rule_terms(actor, rule.id)
     first = rule.step_list[0]
     values = {name: getattr(found, name) for name in RuleConditions.__dataclass_fields__} | {
+        "min_cost": _amount_typed(rule.min_cost),
+        "min_gpu_hours": _amount_typed(rule.min_gpu_hours),
         "min_seconds": _length_typed(rule.min_seconds),
         "is_first": rule.is_first,
         "steps": _steps_key(rule),
@@ -119,6 +122,10 @@ def _steps_key(rule: ApprovalRule) -> str:
     roles = tuple(step.role for step in steps)
     alike = len({(step.needed, step.hours) for step in steps}) == 1
     return next((key for key, (_, those) in STEPS.items() if alike and those == roles), "")
+
+
+def _amount_typed(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount.normalize():f}"
 
 
 def _length_typed(seconds: int | None) -> str | None:

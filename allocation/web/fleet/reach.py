@@ -7,11 +7,13 @@ from allocation.models import Node
 from allocation.services.nodes.reach import nodes_refusal
 from tenants.models import User
 from tenants.queries import rights_of_operator
+from tenants.rules.operator_roles import Area
 from tenants.web.frame import page_reach_set
 
 
 def page_nodes(request: HttpRequest, operator: User, nodes: QuerySet[Node]) -> None:
-    """Disables the acts of the page unless the operator may act on each of the nodes."""
-    refusal = nodes_refusal(rights_of_operator(operator.pk), nodes)
+    """Disables the acts of the page for an operator who acts on other nodes only."""
+    rights = rights_of_operator(operator.pk)
+    refusal = nodes_refusal(rights, nodes) if rights.may(Area.NODES, act=True) else None
     if refusal is not None:
         page_reach_set(request, refusal.sentence)

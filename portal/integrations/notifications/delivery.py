@@ -6,6 +6,7 @@ Operators get what tenants ask of them, and what budgets of the platform say, by
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
@@ -31,6 +32,7 @@ from tenants.models import (
 )
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
+from tenants.queries import operators_reading
 from tenants.rules.notifications import (
     BUNDLING_DELAY,
     TYPE_OF_KIND,
@@ -39,8 +41,10 @@ from tenants.rules.notifications import (
     choice_of,
     mail_due,
 )
+from tenants.rules.operator_roles import Area
 from tenants.services.sign_on.addresses import provider_addresses
 from tenants.web.frame import zone_of
+from tenants.web.locked_forms import area_of_page
 
 OF_PLATFORM = (BUDGET, VARIANCE)
 _channels = Compiled(
@@ -319,5 +323,7 @@ def _to_all(message: OutboxMessage, path: str) -> Iterator[Asked]:
 
 
 def _to_each(message: OutboxMessage, title: str, text: str, path: str) -> Iterator[Asked]:
-    for operator in User.objects.filter(is_staff=True, is_active=True).order_by("id"):
+    """To those whose roles open the page that the notice leads to."""
+    area = area_of_page(urlsplit(path).path) or Area.OVERVIEW
+    for operator in operators_reading(area):
         yield Asked(message, operator, title, text, path)

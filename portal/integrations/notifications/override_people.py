@@ -7,6 +7,8 @@ from datetime import datetime
 from allocation.models import Override
 from allocation.services.overrides.amounts import amount_words
 from tenants.models import Membership, OutboxMessage, Role, User
+from tenants.queries import operators_acting
+from tenants.rules.operator_roles import Area
 
 ASKED = "override.asked"
 _TITLES = {
@@ -63,7 +65,6 @@ def people_of_note(kind: str, row: Override) -> Iterator[int]:
 
 
 def operators_of_note(kind: str, row: Override) -> Iterator[User]:
-    """Yields the operators who decide a request."""
+    """Yields the operators who may decide a request."""
     if kind == ASKED and row.decider == Override.Decider.OPERATOR:
-        people = User.objects.filter(is_staff=True, is_active=True).order_by("id")
-        yield from people.exclude(id=row.asked_by_id or 0)
+        yield from operators_acting(Area.RULES).exclude(id=row.asked_by_id or 0)

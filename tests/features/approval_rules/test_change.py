@@ -23,7 +23,8 @@ RULE: dict[str, Any] = {
 
 
 def added(site: Site, **more: object) -> dict[str, Any]:
-    return said(site.admin.post("approval-rules", RULE | more))
+    made: dict[str, Any] = said(site.admin.post("approval-rules", RULE | more))
+    return made
 
 
 def test_a_row_is_changed_where_it_stands(site: Site) -> None:
@@ -32,6 +33,7 @@ def test_a_row_is_changed_where_it_stands(site: Site) -> None:
     at = f"{PAGE}?edit={rule['id']}"
     page = admin.get(at).content.decode()
     assert 'value="1h 30m"' in page
+    assert 'value="12.5"' in page
     assert "(UTC)" in page
     assert "Add rule" not in page
     form = FORM | {"act": "change", "rule": rule["id"], "version": "1", "name": "Long nights", "min_cost": ""}

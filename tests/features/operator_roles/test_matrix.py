@@ -104,8 +104,10 @@ def test_the_table_of_roles_is_this_one() -> None:
 
 
 def test_every_page_of_operators_declares_its_area_and_each_role_gets_what_it_says(site: Site) -> None:
-    declared = {route: getattr(callback, "operator_area", None) for route, callback in _pages()}
-    assert {route for route, area in declared.items() if area is None} == set()
+    declared: dict[str, Any] = {
+        route: getattr(callback, "operator_area", None) for route, callback in _pages()
+    }
+    assert [route for route, area in declared.items() if not isinstance(area, Area)] == []
     by_word = {word: area for area, words in PAGES.items() for word in words.split()}
     assert {route: area.value for route, area in declared.items()} == {
         route: by_word[route.split("/")[2]] for route in declared

@@ -1,15 +1,22 @@
 """The page of roles, and what pages show to operators whose roles do not reach."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from allocation.models import Node
-from tenants.models import OperatorRole
+from portal.integrations.notifications.delivery import _to_each
+from tenants.models import OperatorRole, OutboxMessage
+from tenants.platform.wall import operator_tx
+from tenants.queries import operators_acting, operators_reading
+from tenants.rules.operator_roles import Area
+from tenants.services.members.operator_access import AccessTerms, access_begin
 from tests.api.builders import some_hardware
-from tests.builders import a_gpu_class, a_user, an_operator
-from tests.roles import as_system
+from tests.builders import a_gpu_class, a_tenant, a_user, an_operator
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +75,36 @@ def test_the_menu_has_what_the_roles_open_and_a_refusal_says_which_are_needed() 
     nobody = _client("nobody", "")
     assert nobody.get("/ops/overview").status_code == 403
     assert "Your roles: none" in nobody.get("/ops/overview").content.decode()
+
+
+def test_an_access_to_an_organisation_ends_with_the_role_that_opened_it() -> None:
+    tenant, sue = a_tenant("helix"), an_operator("sue", "support")
+    now = timezone.now()
+    with operator_tx():
+        terms = AccessTerms(tenant="helix", person="", reason="Help", length=timedelta(hours=1))
+        access_begin(operator=sue, terms=terms, now=now)
+    client = Client()
+    client.force_login(sue)
+    assert client.get(f"/t/{tenant.slug}/bookings").status_code == 200
+    with as_owner():
+        OperatorRole.objects.filter(user=sue).update(role="read_only")
+    assert client.get(f"/t/{tenant.slug}/bookings").status_code == 404
+
+
+def test_notices_go_to_operators_whose_roles_open_their_page() -> None:
+    for role in ("site", "billing", "read_only", "support"):
+        an_operator(f"{role}-operator", role)
+    an_operator("nobody", "")
+    with as_system():
+        reading = {each.username for each in operators_reading(Area.SYSTEM)}
+        assert reading == {"site-operator", "read_only-operator", "support-operator"}
+        assert {each.username for each in operators_acting(Area.MONEY)} == {
+            "site-operator",
+            "billing-operator",
+        }
+        message = OutboxMessage(kind="price_drafts", payload={})
+        asked = _to_each(message, "x", "x", "/ops/failed-messages?a=1#b")
+        assert {each.operator.username for each in asked} == reading
 
 
 @pytest.mark.parametrize("path", ["policy", "tiers", "tenants", "stops", "roles", "maintenance"])

@@ -171,7 +171,7 @@ def test_a_role_of_classes_or_racks_acts_on_their_nodes_only() -> None:
         node = Node.objects.select_related("rack").get()
         Rack.objects.create(name="r9")
     terms = MaintenanceTerms(
-        starts=NOW + HOUR, ends=NOW + 2 * HOUR, reason="fans", rack=node.rack.name, node=None, gpu=None
+        starts=NOW + HOUR, ends=NOW + 2 * HOUR, reason="fans", rack=node.rack.name, node="", gpu=None
     )
     theirs = (("class", "h100"), ("pool", node.rack.name))
     others = (("class", "a100"), ("pool", "r9"))
