@@ -30,12 +30,11 @@ from devtools.demo.features import (
     webhook_made,
 )
 from devtools.demo.history import history_simulate
-from devtools.demo.nodes import DemoFleet, nodes_enrol
+from devtools.demo.nodes import DemoFleet, energy_seed, nodes_enrol, zones_seed
 from devtools.demo.people import credentials_write, people_seed
 from devtools.demo.use import progress_write, use_write
 from devtools.demo.week import People, booking_actions, day_plans, opening_plans
 from devtools.demo.workloads import workload_actions
-from devtools.demo.zones import energy_seed, zones_seed
 from devtools.simulated.models import Model, models_load
 from tenants.audit import audit_record
 from tenants.models import AuditEntry, GpuClass, Tenant, Tier

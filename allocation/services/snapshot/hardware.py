@@ -1,25 +1,32 @@
-"""Hardware in a snapshot: models, GPUs, hosts and maintenance."""
+"""Hardware in a snapshot: models, GPUs, hosts, maintenance, and what energy costs and emits by zone."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
 import wire
-from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node
+from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node, Zone
+from allocation.points import energy_waits
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.rules.pools import pooled
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.gpu_modes import changes_modes
+from solver import Energy, Host, Model, Placement, Tier
 from solver import Gpu as SolverGpu
-from solver import Host, Model, Placement
 from solver import Maintenance as SolverBlackout
 from solver.model.inputs import Mode
 
 EVERYWHERE = Q()
+# The changes of clocks of these years are known: no booking is planned outside of them.
+_SINCE, _UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(2040, 1, 1, tzinfo=UTC)
+_DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
+_TEN_THOUSANDTHS = 10_000
 
 
 def models_read() -> tuple[Model, ...]:
@@ -144,3 +151,41 @@ def maintenance_rows(maintenances: Sequence[Maintenance]) -> tuple[SolverBlackou
 
 def _hardware_mode(mode: str) -> Mode:
     return "sliced" if mode == Gpu.Mode.SLICED else "whole"
+
+
+def energy_sections(tiers: Iterable[Tier]) -> dict[str, Any]:
+    """Reads the sections of tiers, with what they prefer, and of energy; without a preference that is
+    empty."""
+    waits = energy_waits()
+    preferring = tuple(
+        replace(tier, prefers=waits[tier.slug][0], shift=waits[tier.slug][1]) if tier.slug in waits else tier
+        for tier in tiers
+    )
+    return {"tiers": preferring, "energy": tuple(_energy()) if waits else ()}
+
+
+def _energy() -> Iterator[Energy]:
+    for zone in Zone.objects.filter(ended=None).order_by("slug"):
+        if zone.price or zone.grams:
+            price = tuple(int(each * _TEN_THOUSANDTHS) for each in zone.price)
+            yield Energy(zone.slug, price, tuple(zone.grams), offsets_of(zone.time_zone))
+
+
+@lru_cache(maxsize=128)
+def offsets_of(name: str) -> tuple[tuple[int, int], ...]:
+    """Returns (from that second on, seconds east of UTC) of a time zone, rising from 0 on."""
+    zone = ZoneInfo(name)
+    found, at = [(0, _offset(zone, _SINCE))], _SINCE
+    while at < _UNTIL:
+        after = at + _DAY
+        if _offset(zone, after) != found[-1][1]:
+            while _offset(zone, at) == found[-1][1]:
+                at += _MINUTE
+            found.append((int(at.timestamp()), _offset(zone, at)))
+        at = after
+    return tuple(found)
+
+
+def _offset(zone: ZoneInfo, at: datetime) -> int:
+    offset = at.astimezone(zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())

@@ -23,6 +23,7 @@ from allocation.services.snapshot.changes import INNER_LIMITS
 from allocation.services.snapshot.compaction_orders import orders_read
 from allocation.services.snapshot.demands import caches_read, host_resources, solver_ask, where_of
 from allocation.services.snapshot.hardware import (
+    energy_sections,
     gpus_read,
     hosts_read,
     maintenance_read,
@@ -42,7 +43,6 @@ from allocation.services.snapshot.quota_rows import (
     tiers_read,
     used_read,
 )
-from allocation.services.snapshot.rows.energy import energy_sections
 from allocation.services.snapshot.rows.of_bookings import (
     Bookings,
     change_rows,

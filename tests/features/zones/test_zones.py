@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from allocation.features.zones.services import ZoneTerms, zone_end, zone_set
 from allocation.models import Node, Rack, Zone
-from allocation.services.snapshot.hardware import gpus_read
-from allocation.services.snapshot.rows.energy import offsets_of
+from allocation.services.snapshot.hardware import gpus_read, offsets_of
 from allocation.services.snapshot.snapshot import rules_read
 from allocation.words.reasons import stored_sentence
 from tenants.access import PlatformActor
