@@ -168,8 +168,8 @@ def _most(booking: Booking) -> int:
     """Returns the cores for each device: what the node with the fewest could lend, divided evenly; 0 if a
     node does not measure the booking."""
     running = Allocation.objects.filter(booking=booking, state=Allocation.State.ACTIVE, abandoned=False)
-    devices = dict(running.values_list("gpu__node").annotate(Count("id")))
-    spare = dict(HostUse.objects.filter(booking=booking).values_list("node_id", "spare"))
+    devices: dict[UUID, int] = dict(running.values_list("gpu__node").annotate(Count("id")))
+    spare: dict[UUID, int] = dict(HostUse.objects.filter(booking=booking).values_list("node_id", "spare"))
     if not devices or devices.keys() - spare.keys():
         return 0
     return min(MOST, *(-(-spare[node] // count) for node, count in devices.items()))

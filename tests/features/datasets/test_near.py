@@ -40,7 +40,8 @@ def far(site: Site) -> Node:
 def booked(site: Site, **body: Any) -> dict[str, Any]:  # noqa: ANN401 (of JSON)
     response = site.researcher.post("bookings", {"project": "folding", **body}, idempotency_key="k1")
     assert response.status_code in (201, 202), response.content
-    return said(response)
+    found: dict[str, Any] = said(response)
+    return found
 
 
 def decided() -> tuple[Booking, set[str]]:
@@ -117,7 +118,7 @@ def test_the_snapshot_has_the_data_that_somebody_names_and_no_other(site: Site, 
 def test_a_kept_snapshot_follows_what_nodes_say(site: Site, far: Node) -> None:
     keeper = SnapshotKeeper()
     booked(site, ask={**ASK, "data": ["imagenet"]})
-    seen = []
+    seen: list[object] = []
     for names in (("imagenet",), (), ("imagenet", "coco")):
         node_says(far.id, *names, at=timezone.now())
         with as_system():

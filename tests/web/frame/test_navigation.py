@@ -6,6 +6,7 @@ import pytest
 
 from tenants.access import Actor
 from tenants.models import Role
+from tenants.rules.operator_roles import NO_RIGHTS
 from tenants.web.navigation import area_of, navigation, pages_found, pages_of
 
 
@@ -67,7 +68,7 @@ def test_pages_that_a_reader_may_not_open_are_not_linked() -> None:
 
 def test_the_side_bar_marks_settings_for_pages_that_it_does_not_have() -> None:
     def marked(path: str) -> list[str]:
-        groups = navigation(f"/t/helix/{path}", an_actor("lead"), (), is_operator=False)
+        groups = navigation(f"/t/helix/{path}", an_actor("lead"), (), NO_RIGHTS)
         return [item.label for group in groups for item in group.items if item.is_current]
 
     assert marked("settings/jira") == ["Settings"]
