@@ -103,8 +103,8 @@ def _slices(book: PriceBook, tiers: list[Tier]) -> list[tuple[str, str, list[Cel
 
 
 def _no_show(share: int | None) -> str:
-    rest = "of the price of the rest, if nobody uses it"
-    return f"the share of the site's policy {rest}" if share is None else f"{share} % {rest}"
+    what = "of the unused rest’s price, if nobody begins to use it"
+    return f"a part {what}; the site’s policy says how much" if share is None else f"{share} % {what}"
 
 
 def _fees(tier: Tier, book: PriceBook | None) -> Fees:

@@ -5,6 +5,10 @@ import { startLive } from './live.js';
 import { startPalette } from './palette.js';
 import { startTheme } from './theme.js';
 
+// A strip that is wider than a phone begins at the page that is open.
+const current = document.querySelector('.area [aria-current]');
+if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
+
 startTheme();
 startFind();
 startPalette();

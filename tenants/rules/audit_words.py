@@ -1,5 +1,6 @@
 """Texts of log entries: the action, its object, and the changed values. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -178,12 +179,19 @@ ACTIONS = {
     "workload.set": "set the speeds of {object}",
 }
 FIELDS = {
+    "borrow_limit_units": "borrows at most",
     "by": "drain by",
     "drain_by": "drain by",
+    "gpu_class": "GPU class",
+    "gpu_class_id": "GPU class",
+    "gpus": "GPUs",
     "is_open": "open",
     "jump_seconds": "jump of the clock",
     "key_version": "key version",
+    "lend_limit_units": "lends at most",
+    "most_cost": "at most",
     "open_places": "allocations in use",
+    "url": "address",
 }
 # By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
@@ -211,6 +219,9 @@ NAMELESS = {
 # Parts of an entry that are not changed values.
 NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", "invitation"}
 _DAY = 86_400
+_UNITS_PER_GPU = 56_000
+# An amount of money as the database has it, "80.000000": what follows the cents are zeros.
+_AMOUNT = re.compile(r"^(-?\d+\.\d\d)0+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +263,7 @@ def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _field(name: str) -> str:
-    return FIELDS.get(name, name.removesuffix("_seconds").replace("_", " "))
+    return FIELDS.get(name, name.removesuffix("_seconds").removesuffix("_units").replace("_", " "))
 
 
 def _words(name: str, part: Mapping[str, Any], is_there: bool) -> str:  # noqa: FBT001
@@ -261,23 +272,33 @@ def _words(name: str, part: Mapping[str, Any], is_there: bool) -> str:  # noqa: 
 
 def _value(name: str, value: object) -> str:
     if value is None or value in ("", []):
-        return "none"
+        return "no limit" if name.endswith("_limit_units") else "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, int) and name.endswith(("_seconds", "_after")):
         return _length(value)
+    if isinstance(value, int) and name.endswith("_units"):
+        return _gpus(value)
     return _moment(value) if isinstance(value, str) else str(value)
 
 
 def _moment(text: str) -> str:
-    """A time in UTC as text for people; any other text unchanged."""
+    """A time in UTC as text for people, and an amount without the zeros after its cents."""
     try:
         found = datetime.fromisoformat(text) if len(text) > len("2026-11-22") else None
     except ValueError:
         found = None
-    return text if found is None else f"{found.day} {found:%b %Y %H:%M} UTC"
+    if found is None:
+        return _AMOUNT.sub(r"\1", text)
+    return f"{found.day} {found:%b %Y %H:%M} UTC"
+
+
+def _gpus(units: int) -> str:
+    return f"{units / _UNITS_PER_GPU:.3f}".rstrip("0").rstrip(".") + (
+        " GPU" if units == _UNITS_PER_GPU else " GPUs"
+    )
 
 
 def _length(seconds: int) -> str:

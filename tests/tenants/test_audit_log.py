@@ -199,6 +199,21 @@ def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
     ]
 
 
+def test_changes_of_quotas_and_money_are_in_gpus_and_cents() -> None:
+    quota = {"guaranteed_units": 336_000, "lend_limit_units": None, "borrow_limit_units": 8_000}
+    plan = {"gpu_class_id": "h100", "gpus": 4, "most_cost": "80.000000", "rate": "0.125000"}
+    found = [(each.name, each.after) for each in changes_of({"after": quota | plan})]
+    assert found == [
+        ("guaranteed", "6 GPUs"),
+        ("lends at most", "no limit"),
+        ("borrows at most", "0.143 GPUs"),
+        ("GPU class", "h100"),
+        ("GPUs", "4"),
+        ("at most", "80.00"),
+        ("rate", "0.125000"),
+    ]
+
+
 def _code(api: Api, **query: str) -> str:
     return str(json.loads(api.get("audit", **query).content)["code"])
 

@@ -131,7 +131,7 @@ def _day(asked: Mapping[str, str], name: str) -> date | None:
 def _fields(asked: Mapping[str, str], days: tuple[Period, Period]) -> list[tuple[str, str, str]]:
     one, other = days
     values = (one.starts, one.ends - timedelta(days=1), other.starts, other.ends - timedelta(days=1))
-    labels = ("From", "To", "Against the time from", "to")
+    labels = ("First time from", "First time until", "Second time from", "Second time until")
     typed = (asked.get(name, "") for name in DAYS)
     found = zip(DAYS, labels, values, typed, strict=True)
     return [(name, label, text or value.isoformat()) for name, label, value, text in found]

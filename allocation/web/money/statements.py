@@ -49,7 +49,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.web.frame import tenant_page
 
-SHOWN = 100
+SHOWN = 50
 GROUP_NAMES = {
     "project": "Project",
     "lab": "Lab",

@@ -43,6 +43,11 @@ class Day:
     own: int
     classes: tuple[ClassDay, ...]
 
+    @property
+    def spoken(self) -> str:
+        """Returns its name for a screen reader, which has the number that is on screen: `29, Today`."""
+        return self.name if self.number in self.name else f"{self.number}, {self.name}"
+
 
 def month_span(since: str, zone: tzinfo, now: datetime) -> Span:
     """Returns five weeks, from the Monday of the week of an address on."""
