@@ -10,8 +10,6 @@ from solver.model.codec import decode as decode
 from solver.model.codec import digest as digest
 from solver.model.codec import digest_of as digest_of
 from solver.model.codec import encode as encode
-from solver.model.hours import Cap as Cap
-from solver.model.hours import Used as Used
 from solver.model.inner_limits import FOREVER as FOREVER
 from solver.model.inner_limits import LabLimit as LabLimit
 from solver.model.inner_limits import PersonLimit as PersonLimit
@@ -36,10 +34,10 @@ from solver.model.inputs import Snapshot as Snapshot
 from solver.model.inputs import Tier as Tier
 from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
+from solver.model.limits import Cap as Cap
 from solver.model.limits import Limit as Limit
 from solver.model.limits import Override as Override
-from solver.model.nodes import Cache as Cache
-from solver.model.nodes import Host as Host
+from solver.model.limits import Used as Used
 from solver.model.plan import Alternative as Alternative
 from solver.model.plan import Assign as Assign
 from solver.model.plan import Borrow as Borrow
@@ -70,6 +68,8 @@ from solver.model.quote import Option as Option
 from solver.model.quote import Quote as Quote
 from solver.model.quote import QuoteRequest as QuoteRequest
 from solver.model.sites.energy import Energy as Energy
+from solver.model.sites.nodes import Cache as Cache
+from solver.model.sites.nodes import Host as Host
 from solver.model.sites.where import Where as Where
 from solver.quota.quota import Quota as Quota
 from solver.quota.use import Block as Block

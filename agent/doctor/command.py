@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
-from agent.doctor.device_list import list_checks
-from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load
+from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
 from agent.doctor.host import HostOptions, host_checks
 from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from solver.fleet.mig_geometry import units_of
-from solver.model.hours import Used
 from solver.model.inputs import (
     MILLION,
     UNITS_PER_GPU,
@@ -16,6 +15,7 @@ from solver.model.inputs import (
     Request,
     Snapshot,
 )
+from solver.model.limits import Used
 from solver.model.plan import Plan
 
 HOUR = 3_600

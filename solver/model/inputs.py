@@ -7,13 +7,12 @@ units. Nothing here knows where the values come from: the same bytes always mean
 from dataclasses import dataclass, field
 from typing import Literal
 
-from solver.model.hours import Cap, Used
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
-from solver.model.limits import Limit, Override
-from solver.model.nodes import Cache, Host
+from solver.model.limits import Cap, Limit, Override, Used
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 from solver.model.sites.energy import Energy
+from solver.model.sites.nodes import Cache, Host
 from solver.model.sites.where import Where
 
 SLOTS_PER_GPU = 8

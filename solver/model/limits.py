@@ -1,4 +1,4 @@
-"""Limits of tenants and projects, and exceptions from them. Units; seconds."""
+"""Limits of tenants and projects, exceptions from them, and caps of GPU-hours with their use."""
 
 from dataclasses import dataclass, field
 
@@ -42,3 +42,31 @@ class Override:
     unit_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     booking: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     keeps: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Maximum unit-seconds of a class for an owner: in [starts, ends), whole days of UTC, or, with
+    `rolling_days`, in any that many consecutive days."""
+
+    owner: str
+    gpu_class: str
+    most: int
+    starts: int
+    ends: int
+    rolling_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Unit-seconds of a class that a person used in a project on the UTC day that begins at `day`.
+
+    Without an `owner` they are of the whole project.
+    """
+
+    tenant: str
+    project: str
+    gpu_class: str
+    day: int
+    unit_seconds: int
+    owner: str = field(default="", metadata=OMITTED_WHEN_EMPTY)

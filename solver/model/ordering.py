@@ -5,8 +5,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
-from solver.model.hours import Cap
 from solver.model.inputs import Model, Place, Request, Snapshot
+from solver.model.limits import Cap
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from solver.fleet.mig_geometry import Masks
 from solver.fleet.pool import LEVELS, Bools, Counts, Index, Pool
 from solver.model.demand import Demand
 from solver.model.inputs import Place, Together
-from solver.model.nodes import Cache
 from solver.model.ordering import place_order
+from solver.model.sites.nodes import Cache
 from solver.placement.scoring import PoolState
 from solver.timeline.host_calendar import Free
 

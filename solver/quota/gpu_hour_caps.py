@@ -10,9 +10,8 @@ import numpy as np
 
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
-from solver.model.hours import Cap, Used
 from solver.model.inner_limits import LabLimit
-from solver.model.limits import Override
+from solver.model.limits import Cap, Override, Used
 
 DAY = 86_400
 

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Index
-from solver.model.hours import Cap
+from solver.model.limits import Cap
 
 
 class Use(NamedTuple):

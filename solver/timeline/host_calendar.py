@@ -9,7 +9,7 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Index, Pool
 from solver.model.inputs import Place
-from solver.model.nodes import Host
+from solver.model.sites.nodes import Host
 from solver.timeline.grid import Grid
 from solver.timeline.step_function import StepFunction
 

@@ -1,4 +1,4 @@
-"""Overrides in a snapshot: exceptions from limits and caps in a window, or for one booking."""
+"""Exceptions in a snapshot: overrides of limits and caps, and claims that pause nobody for a while."""
 
 from datetime import datetime
 
@@ -7,9 +7,10 @@ from django.db.models import Q
 from allocation.models import Booking
 from allocation.models import Override as OverrideRow
 from allocation.points import kept_uses
+from allocation.rules.ask import classes_asked
 from allocation.rules.states import TERMINAL
 from allocation.services.snapshot.limits_in_time import GPU_HOUR
-from solver import Override
+from solver import Cooling, Override
 
 KINDS = (*OverrideRow.OF_QUOTA, OverrideRow.Kind.GPU_HOURS)
 
@@ -61,3 +62,16 @@ def _owner_of(row: OverrideRow) -> str:
         return str(row.project.lab_id)
     scope = str(row.project_id or row.tenant_id)
     return f"{scope} {row.person_id}" if row.kind == OverrideRow.Kind.PERSON_QUOTA else scope
+
+
+def cooling_read(now: datetime) -> tuple[Cooling, ...]:
+    """Persons whose claims on a class pause nobody for a while, each once."""
+    rows = Booking.objects.filter(cooling_until__gt=now).order_by("cooling_until")
+    until: dict[tuple[str, str, str], int] = {}
+    for row in rows.only("tenant", "owner", "ask", "planned_class", "cooling_until"):
+        is_one = bool(row.planned_class) and not row.ask.get("groups")
+        for name in [row.planned_class] if is_one else classes_asked(row.ask):
+            if row.cooling_until is not None:
+                key = (str(row.tenant_id), str(row.owner_id), name)
+                until[key] = int(row.cooling_until.timestamp())
+    return tuple(Cooling(tenant, at, owner, name) for (tenant, owner, name), at in sorted(until.items()))

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
-from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument, classes_asked
+from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.pools import pooled
 from allocation.rules.states import State
 from allocation.services.record.open_pauses import pauses_unneeded, pauses_withdrawable
@@ -35,7 +35,7 @@ from allocation.services.snapshot.inner_limit_rows import (
     window_steps_of,
 )
 from allocation.services.snapshot.intake import deferred_bookings, entries_of, entries_waiting
-from allocation.services.snapshot.override_rows import has_exception, kept_read, overrides_read
+from allocation.services.snapshot.override_rows import cooling_read, has_exception, kept_read, overrides_read
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import (
     limits_of,
@@ -60,7 +60,6 @@ from allocation.services.snapshot.running import (
 )
 from solver import (
     Change,
-    Cooling,
     Extension,
     Held,
     Notice,
@@ -164,19 +163,6 @@ def limits_read(
             *window_steps_of(inner, quotas, now),
         ),
     }
-
-
-def cooling_read(now: datetime) -> tuple[Cooling, ...]:
-    """Persons whose claims on a class pause nobody for a while, each once."""
-    rows = Booking.objects.filter(cooling_until__gt=now).order_by("cooling_until")
-    until: dict[tuple[str, str, str], int] = {}
-    for row in rows.only("tenant", "owner", "ask", "planned_class", "cooling_until"):
-        is_one = bool(row.planned_class) and not row.ask.get("groups")
-        for name in [row.planned_class] if is_one else classes_asked(row.ask):
-            if row.cooling_until is not None:
-                key = (str(row.tenant_id), str(row.owner_id), name)
-                until[key] = seconds(row.cooling_until)
-    return tuple(Cooling(tenant, at, owner, name) for (tenant, owner, name), at in sorted(until.items()))
 
 
 def seconds(instant: datetime) -> int:

@@ -16,9 +16,8 @@ from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.strengths import Unlent
 from solver.fleet.fragmentation import Ints
 from solver.model.demand import demand_on
-from solver.model.hours import Used
 from solver.model.inputs import MILLION, Ask, Request, Shape, Snapshot
-from solver.model.limits import Limit
+from solver.model.limits import Limit, Used
 from solver.model.policy import Policy
 from solver.quota.headroom import may_wait
 from solver.quota.limits import split_to_projects

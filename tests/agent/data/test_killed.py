@@ -65,7 +65,7 @@ def test_a_killed_agent_resumes_what_it_was_fetching(portal: Portal, agent: Proc
 
     agent.stop(signal.SIGKILL)
     agent.start(*options)
-    # The run of the killed agent was ended, and another one goes on in its folder.
+    # The run of the killed agent was ended, and another one continues in its folder.
     seen(lambda: part.exists() and part.read_text() == "run\nrun\n")
     assert desk.states("BK-1") == {"preparing"}
     (cache / "go").touch()

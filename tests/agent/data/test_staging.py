@@ -142,7 +142,7 @@ def test_only_so_many_are_fetched_at_once(cache: Cache) -> None:
 
 def test_a_run_that_has_outlived_its_agent_is_ended_and_its_part_is_kept(cache: Cache) -> None:
     cache.script("echo first >>$GPU_DATA_FOLDER/train; echo $$ >$GPU_DATA_FOLDER/pid; exec sleep 60")
-    # As an agent leaves it that was killed: the program goes on, and holds the lock.
+    # As an agent leaves it that was killed: the program continues, and holds the lock.
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover

@@ -7,7 +7,7 @@ import pytest
 
 from solver import Ask, Held, Plan, Request, Snapshot, solve
 from solver.model.limits import Limit
-from solver.model.nodes import Host
+from solver.model.sites.nodes import Host
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, an_ask, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, rest_of, rules, running
 from tests.solver.truth import over_limit, overlaps

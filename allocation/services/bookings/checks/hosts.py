@@ -17,7 +17,7 @@ from allocation.words.where import where_words
 from solver.fleet.mig_geometry import WHOLE_MASK
 from solver.fleet.pool import Pool, pools_of
 from solver.model.demand import Demand
-from solver.model.nodes import Host
+from solver.model.sites.nodes import Host
 from solver.placement.gang import most_together
 from solver.timeline.host_calendar import Free
 from tenants.platform.errors import invalid
