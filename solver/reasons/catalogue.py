@@ -385,6 +385,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("R175", "machine_leaves", "hardware", "hardware", "pauses", ("node",)),
     Rule("R176", "limit_cut", "quota", "tenant_admin", "pauses", ("gpu_class", "owner")),
+    Rule("R180", "data_place", "together", "asker", "explains", ("data",), ("elsewhere_on", "has", "lacks")),
     Rule("R190", "where_elsewhere", "policy", "asker", "refuses", ("gpu_class",), optional=_WHERE),
     Rule(
         "R191",
@@ -405,6 +406,7 @@ RULES: tuple[Rule, ...] = (
         optional=("profile", "share"),
     ),
     Rule("R193", "no_zone_for_all", "together", "hardware", "refuses"),
+    Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
     Rule(
         "R195",
         "energy",
@@ -413,8 +415,6 @@ RULES: tuple[Rule, ...] = (
         "delays",
         ("clock", "clock_before", "cost", "cost_before", "prefers", "zone", "zone_before"),
     ),
-    Rule("R194", "free_elsewhere", "policy", "asker", "delays", ("gpu_class",), optional=_WHERE),
-    Rule("R180", "data_place", "together", "asker", "explains", ("data",), ("elsewhere_on", "has", "lacks")),
 )
 
 UNPROVEN = frozenset(
