@@ -30,9 +30,10 @@ ONLY_WEB = {
         for name in ("notebook", "notebookentry", "handover", "pauseappeal", "sparecores")
         for role in WORKERS
     ),
+    *((f"allocation_{name}", "portal_system", "INSERT") for name in ("keptbooking", "limitcut")),
 }
 """Members have files of statements made, start notebooks, hand over, contest pauses, choose cores; operators
-and workers do none of this."""
+and workers do none of this. Workers cut no limits."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

@@ -94,16 +94,16 @@ def operator_cut_end(*, operator: User, cut_id: UUID, now: datetime) -> LimitCut
             raise missing("limit cut")
         if cut.ended is None:
             cut.changed_by = operator
-            cut_end(cut, Outcome.CANCELLED, now)
+            cut_end(cut, Outcome.CANCELLED, now, is_operators=True)
     return cut
 
 
-def cut_end(cut: LimitCut, outcome: LimitCut.Outcome, now: datetime) -> None:
+def cut_end(cut: LimitCut, outcome: LimitCut.Outcome, now: datetime, *, is_operators: bool = False) -> None:
     """Ends a locked cut. The next cycle withdraws its notices that can still be withdrawn."""
     cut.ended, cut.outcome = now, outcome
     cut.save(update_fields=["ended", "outcome", "changed_by"])
     by = cut.changed_by_id if outcome == Outcome.CANCELLED else None
-    _record(cut, "limit_cut.ended", by, now, {"outcome": str(outcome)})
+    _record(cut, "limit_cut.ended", by, now, {"outcome": str(outcome)}, is_operators=is_operators)
     task_request("allocation.cycle")
 
 
@@ -276,7 +276,15 @@ def _note(
     booking_change(booking, event=event, now=now, **facts)
 
 
-def _record(cut: LimitCut, action: str, user_id: int | None, now: datetime, more: dict[str, str]) -> None:
+def _record(
+    cut: LimitCut,
+    action: str,
+    user_id: int | None,
+    now: datetime,
+    more: dict[str, str],
+    *,
+    is_operators: bool = False,
+) -> None:
     target = ("limit_cut", cut.id)
     detail = {
         "owner": owner_name(limit_of(cut)),
@@ -285,7 +293,7 @@ def _record(cut: LimitCut, action: str, user_id: int | None, now: datetime, more
         "cap_gpu_hours": cut.cap_gpu_hours,
         **more,
     }
-    is_operators = cut.project_id is None and cut.lab_id is None and not cut.of_persons
+    is_operators |= cut.project_id is None and cut.lab_id is None and not cut.of_persons
     if is_operators and user_id is not None:
         platform_record(user_id, action, target, now, after=detail)
     audit_record(

@@ -208,7 +208,7 @@ urlpatterns = [
             choices={"storage": lambda _: Node.Storage.choices},
             initial=_storage,
         ),
-        area=Area.FLEET,
+        area=Area.NODES,
         actor_of=_actor,
     ),
 ]

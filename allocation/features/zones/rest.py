@@ -26,6 +26,7 @@ from tenants.rules.operator_roles import Area
 
 rest = Endpoints(Scope.BOOK)
 operators = Endpoints(Scope.ADMIN, for_operators=True, area=Area.FLEET)
+of_nodes = Endpoints(Scope.ADMIN, for_operators=True, area=Area.NODES)
 
 
 class ZoneOut(serializers.Serializer[Any]):
@@ -103,7 +104,7 @@ def end_zone(call: ApiView, slug: str) -> Zone:
     return zone_end(actor=_actor(call), slug=slug, now=call.now)
 
 
-@operators.put(
+@of_nodes.put(
     "fleet/nodes/<slug:name>/storage",
     "Set the storage of a node (operators)",
     NodeStorageOut,
@@ -114,4 +115,4 @@ def set_node_storage(call: ApiView, terms: StorageTerms, name: str) -> Node:
     return storage_set(actor=_actor(call), node=name, terms=terms, now=call.now)
 
 
-urlpatterns = [*rest.urls, *operators.urls]
+urlpatterns = [*rest.urls, *operators.urls, *of_nodes.urls]

@@ -198,3 +198,14 @@ def test_bad_changes_of_a_series_name_their_field_and_change_nothing(
     path = f"series/{series['id']}?scope=all"
     outsider: Any = site.outsider.send("PATCH", path, {"name": "x"}, headers={"if_match": "*"})
     assert outsider.status_code == 404
+
+
+def test_a_change_of_a_foreign_series_is_like_one_of_none(site: Site) -> None:
+    made = said(site.researcher.post("series", LINE | {"request": "1 h100 1h at 9 every day 2 times"}))
+    seen = {"if-match": '"1"'}
+    answers = [
+        site.outsider.send("PATCH", f"series/{each}?scope=all", {"name": "x"}, headers=seen)
+        for each in (made["id"], "sr_" + "0" * 32)
+    ]
+    assert [each.status_code for each in answers] == [404, 404]
+    assert answers[0].content == answers[1].content
