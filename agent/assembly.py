@@ -58,22 +58,21 @@ def node_assemble(
     state: Path = options.state
     store = Store(state / "state.json", keys=identity.keys, epoch=identity.epoch, now=time.time())
     account_of = hardware.account_of or _login_program(options, directory)
-    slices = _slices(options, hardware, directory, account_of or directory.account)
+    account = account_of or directory.account
+    slices = _slices(options, hardware, directory, account)
     context = _context(options, identity, hardware)
     if account_of is not None:
-        context = dataclasses.replace(context, account_of=account_of)
+        context = dataclasses.replace(context, account_of=account)
     if slices is not None:
         context = dataclasses.replace(context, slice_of=_unit_of(directory))
-    account = account_of or directory.account
     jobs = hardware.jobs(account, store) if hardware.jobs else None
     data = _data(options, stack)
     guard = slices or jobs
-    handover = Handover(context.root, hardware.owners, context.share, context.topology, guard)
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=hardware.port,
         store=store,
-        handover=handover,
+        handover=Handover(context.root, hardware.owners, context.share, context.topology, guard),
         bookings=_booking_files(options, hardware, directory, context.root, stack),
         inventory=hardware.inventory,
         watch=hardware.watch,

@@ -53,6 +53,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     device_list_option(parser, environment)
     engine_options(parser, environment)
     _booking_options(parser, environment)
+    _data_options(parser, environment)
     _isolation_options(parser, environment)
     _share_options(parser, environment)
     _protection_options(parser, environment)
@@ -85,6 +86,23 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         help="offer the programs of this file as notebooks of bookings (default: none)",
     )
     parser.add_argument(
+        "--pause-signal",
+        type=_signal,
+        default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),
+        metavar="NAME",
+        help="signal for programs that handle it when a pause is announced (default: USR1), or off",
+    )
+    parser.add_argument(
+        "--interface",
+        default=default("GPU_AGENT_INTERFACE"),
+        metavar="NAME",
+        help="network interface to the other nodes, for NCCL and Gloo (default: that of the default route)",
+    )
+
+
+def _data_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    default = environment.get
+    parser.add_argument(
         "--data",
         type=Path,
         default=default("GPU_AGENT_DATA"),
@@ -97,19 +115,6 @@ def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         default=float(default("GPU_AGENT_STAGE_LIMIT", "1800")),
         metavar="SECONDS",
         help="end the program `stage` of --hooks, which fetches a data set, after so long (default: 1800)",
-    )
-    parser.add_argument(
-        "--pause-signal",
-        type=_signal,
-        default=default("GPU_AGENT_PAUSE_SIGNAL", "USR1"),
-        metavar="NAME",
-        help="signal for programs that handle it when a pause is announced (default: USR1), or off",
-    )
-    parser.add_argument(
-        "--interface",
-        default=default("GPU_AGENT_INTERFACE"),
-        metavar="NAME",
-        help="network interface to the other nodes, for NCCL and Gloo (default: that of the default route)",
     )
 
 

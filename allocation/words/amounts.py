@@ -184,7 +184,7 @@ def data_place(facts: Mapping[str, Fact]) -> str:
         text = _("%(data)s: on %(has)s, but not on %(lacks)s.")
     elif said["elsewhere_on"]:
         text = _(
-            "%(data)s: not on %(lacks)s. %(elsewhere_on)s has it, but no GPUs for this booking that are as "
+            "%(data)s: not on %(lacks)s. It is on %(elsewhere_on)s, where no GPUs for this booking are as "
             "early and as close together."
         )
     else:

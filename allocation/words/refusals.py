@@ -176,7 +176,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "gpu_hours": _rolling_hours,
     "pin_elsewhere": gettext_lazy(
-        "There are no %(classes)s on %(pins)s, only %(there)s. Ask for those, or leave out the pin."
+        "There are no %(classes)s GPUs on %(pins)s, only %(there)s. Ask for those, or leave out the pin."
     ),
     "pin_too_small": gettext_lazy(
         "%(pins)s has room for %(most)s of them; this needs %(asked)s. Ask for fewer, name more "
@@ -184,7 +184,7 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     ),
     "no_such_zone": gettext_lazy("There is no zone %(zone)s."),
     "where_elsewhere": gettext_lazy(
-        "There are no %(classes)s %(where)s. Ask for other nodes, or leave out where it runs."
+        "There are no %(classes)s GPUs %(where)s. Ask for other nodes, or leave out where it runs."
     ),
     "where_too_small": gettext_lazy(
         "At most %(most)s of them fit %(where)s; this needs %(asked)s. Ask for fewer, or leave out where "

@@ -340,7 +340,7 @@ def booking_data(booking: Booking, actor: Actor | None, parts: BookingParts | No
 
 
 def bookings_data(bookings: Sequence[Booking], actor: Actor | None) -> list[dict[str, Any]]:
-    """The same of many bookings, in the statements of one."""
+    """Returns the representation of each booking, with as many statements as for one."""
     parts = parts_of(bookings)
     hidden = frozenset() if actor is None else numbers_hidden(actor, parts.values())
     return [_without(hidden, _data(each, parts[each.id])) for each in bookings]

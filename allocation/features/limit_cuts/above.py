@@ -157,8 +157,8 @@ def _planned(row: Booking, gpu_class: str) -> tuple[int, datetime, datetime]:
 
 
 def _scope(of: LimitOf, at: str = "") -> Q:
-    """Returns the bookings that the limit counts; `at` leads to them."""
-    named: dict[str, Any] = {f"{at}tenant": of.tenant_id}
+    """Returns the bookings that the limit counts, which are not on rented machines; `at` leads to them."""
+    named: dict[str, Any] = {f"{at}tenant": of.tenant_id, f"{at}pool": ""}
     if of.project_id is not None:
         named[f"{at}project"] = of.project_id
     if of.lab_id is not None:

@@ -1,4 +1,4 @@
-"""What bookings have at one instant, and what of it is above guarantees."""
+"""What bookings have at one instant, and what of it is above guarantees. No limit counts rented GPUs."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -33,8 +33,9 @@ def live_allocations(now: datetime) -> QuerySet[Allocation]:
 
 
 def in_use(now: datetime, tenant_id: UUID | None = None) -> list[InUse]:
-    """What each booking has now; with a tenant only what its bookings have."""
-    quotas, rows = Quota.objects.all(), live_allocations(now)
+    """What each booking has now of what quota counts, which are no rented machines; with a tenant only what
+    its bookings have."""
+    quotas, rows = Quota.objects.all(), live_allocations(now).filter(booking__pool="")
     if tenant_id is not None:
         quotas, rows = quotas.filter(tenant_id=tenant_id), rows.filter(tenant_id=tenant_id)
     named = ("tenant_id", "gpu__gpu_class_id", "project_id", "booking_id", *_TIER)

@@ -10,7 +10,8 @@ from django.db.models import F
 from allocation.features.limit_cuts.enforce import cuts_enforce
 from allocation.features.limit_cuts.models import CutPause, KeptBooking, LimitCut
 from allocation.features.limit_cuts.services import limit_cut_end
-from allocation.models import Pause
+from allocation.models import Booking, Pause
+from allocation.queries.limits.use_now import use_now
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from tenants.access import Actor
@@ -22,7 +23,7 @@ from tenants.services.labs.limits import person_quota_set
 from tenants.services.limit_changes import Cut, CutAnswer
 from tests.builders import a_quota, a_tenant_admin, a_tier, an_actor, an_operator
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 from tests.services.paused import all_is_well, requested, running, story
 from tests.services.plant import Plant, fresh
 
@@ -186,6 +187,19 @@ def test_protected_work_and_tiers_that_are_never_paused_run_on(plant: Plant, lab
     cut_to(plant, lab, 0, CutAnswer.PAUSE)
     assert enforced(plant) == 0
     assert fresh(new).state in ("active", "pausing")
+
+
+def test_no_limit_counts_rented_machines(plant: Plant, lab: Lab) -> None:
+    first, key = running(plant, lab, an_ask(2)), (lab.project.id, "h100")
+    with as_system():
+        assert use_now("project_id", plant.now)[key].used == 2 * GPU
+    with as_owner():
+        Booking.objects.filter(id=first.id).update(pool="plan-1")
+    with as_system():
+        assert key not in use_now("project_id", plant.now)
+    assert cut_to(plant, lab, 1, CutAnswer.PAUSE).effects == []
+    with as_system():
+        assert not LimitCut.objects.exists()
 
 
 def test_an_operators_cut_credits_and_a_cap_and_a_person_are_cut_too(plant: Plant, lab: Lab) -> None:

@@ -305,13 +305,14 @@ def pin_resolve(ask: AskDocument) -> AskDocument:
     pools = pools_of(gpus_read(there), models_read())
     able = tuple(name for name in ask.classes if name in pools)
     if not able:
+        labels = class_labels()
         raise refusal(
             "pin_elsewhere",
             refusal_text(
                 "pin_elsewhere",
-                classes=" or ".join(ask.classes),
+                classes=" or ".join(labels.get(name, name) for name in ask.classes),
                 pins=pin_words(names),
-                there=" and ".join(pools),
+                there=" and ".join(labels.get(name, name) for name in pools),
             ),
             "invalid",
             "request",

@@ -8,6 +8,7 @@ import numpy as np
 from django.db.models import Q
 
 from allocation.models import Zone
+from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask import AskDocument
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.demands import solver_ask
@@ -34,7 +35,9 @@ def where_check(ask: AskDocument) -> None:
     for part in ask.parts:
         most = _most_there(part)
         if not most:
-            text = refusal_text("where_elsewhere", classes=" or ".join(part.classes), where=where_words(ask))
+            labels = class_labels()
+            classes = " or ".join(labels.get(name, name) for name in part.classes)
+            text = refusal_text("where_elsewhere", classes=classes, where=where_words(ask))
             raise refusal("where_elsewhere", text, "invalid", "request", alternatives=[ANYWHERE])
         if most < part.count:
             numbers = {"asked": part.count, "most": most}

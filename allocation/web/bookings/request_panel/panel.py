@@ -7,6 +7,7 @@ JavaScript.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -254,22 +255,22 @@ def _understood(
     zone = zone_of(actor.time_zone)
     names = [(each.slug, each.name) for each in projects]
     catalogue = ask_catalogue(names, kinds_said(fields.project, fields.text))
-    parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+    read = partial(parse_ask, catalogue=catalogue, now=now, zone=zone)
+    parsed = read(fields.text)
     if fields.is_chosen:
         fields = replace(fields, text=text_as_chosen(fields, parsed))
-        parsed = parse_ask(fields.text, catalogue=catalogue, now=now, zone=zone)
+        parsed = read(fields.text)
     ask: AskDocument | None = None
     wrong: dict[str, str] = {}
     if fields.is_edited:
-        more = parse_ask(groups_line(fields), catalogue=catalogue, now=now, zone=zone)
-        there = parse_ask(where_line(fields), catalogue=catalogue, now=now, zone=zone)
-        found_there = there if fields.where else None
-        ask = ask_of_fields(fields, parsed, more if fields.groups else None, found_there)
+        more = read(groups_line(fields)) if fields.groups else None
+        there = read(where_line(fields)) if fields.where else None
+        ask = ask_of_fields(fields, parsed, more, there)
         today = now.astimezone(zone).date()
         says_end = bool(fields.often) and _keeps_window(ask, parsed)
         line = document_text(ask, zone, says_end=says_end)
         text, wrong = _text_of_fields(fields, line, parsed, today)
-        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=zone)
+        parsed = read(text)
     else:
         text = fields.text
         ask = _ask_or_none(parsed)
