@@ -49,7 +49,7 @@ def where_words(ask: AskDocument) -> str:
 
 
 def where_said(zones: tuple[str, ...], others: tuple[str, ...], storage: str | None, scratch: int) -> str:
-    """Returns these wishes of a request in words; empty for none."""
+    """Returns these fields of a request in words; empty for none."""
     words = []
     if zones:
         words.append(_("in %(zones)s") % {"zones": _(" or ").join(zones)})

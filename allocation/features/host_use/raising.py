@@ -165,8 +165,8 @@ def _verdict(booking: Booking, now: datetime) -> Bottleneck:
 
 
 def _most(booking: Booking) -> int:
-    """Returns the cores for each device: what the node with the fewest could lend, divided evenly; 0 if a
-    node does not measure the booking."""
+    """Returns the most cores for each device: what the node with the fewest could lend, divided and rounded
+    up, because a node gives no more than are free; 0 if a node does not measure the booking."""
     running = Allocation.objects.filter(booking=booking, state=Allocation.State.ACTIVE, abandoned=False)
     devices: dict[UUID, int] = dict(running.values_list("gpu__node").annotate(Count("id")))
     spare: dict[UUID, int] = dict(HostUse.objects.filter(booking=booking).values_list("node_id", "spare"))
