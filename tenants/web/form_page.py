@@ -18,6 +18,7 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read, number_id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.words import NOUNS
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.step_up import DANGEROUS
@@ -33,7 +34,8 @@ class Act:
     `done` is the sentence of success; `{row}` is what the command returned. It takes the actor, the
     instant, what stands in the path of the page, and `terms`, with what a form offers for a field by
     `choices`, or by `path_choices` that also get what stands in the path, and shows first by `initial`,
-    or the row whose id, a `key_type`, the form has as `key`.
+    or the row whose id, a `key_type`, the form has as `key`; `noun` says in a refusal what the row is,
+    where that is not the name of the key.
     `asks` returns the question that a person must confirm first. `is_dangerous`: it needs a fresh
     second factor. `is_shown_once`: the page has what it returned as `made`, once, in place of a
     redirect; else it leads to the page `to`, or back to its own.
@@ -44,6 +46,7 @@ class Act:
     done: str | Callable[[Any], str]
     key: str = ""
     key_type: type[UUID] | type[int] = UUID
+    noun: str = ""
     terms: type[Any] | None = None
     choices: Mapping[str, Callable[[Any], Choices]] = field(default_factory=dict)
     path_choices: Mapping[str, Callable[..., Choices]] = field(default_factory=dict)
@@ -52,6 +55,15 @@ class Act:
     is_dangerous: bool = False
     is_shown_once: bool | Callable[[Any], bool] = False
     to: str = ""
+
+    def __post_init__(self) -> None:
+        if self.key and self.row_noun not in NOUNS:
+            raise TypeError(f"Name the noun of {self.key} in {self.name}: tenants.platform.words.NOUNS.")
+
+    @property
+    def row_noun(self) -> str:
+        """What the row of the key is, in a refusal."""
+        return self.noun or self.key.replace("_", "-")
 
     def form(
         self,
@@ -92,7 +104,7 @@ class Act:
             sent["terms"] = form.terms()
         elif self.key:
             read = id_read if self.key_type is UUID else number_id_read
-            sent[f"{self.key}_id"] = read(request.POST, self.key, self.key.replace("_", "-"))
+            sent[f"{self.key}_id"] = read(request.POST, self.key, self.row_noun)
         row = self.command(actor=actor, now=timezone.now(), **sent)
         messages.success(request, self.done.format(row=row) if isinstance(self.done, str) else self.done(row))
         return True, row

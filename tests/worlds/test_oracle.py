@@ -29,7 +29,7 @@ because of what starts later, with a booking at risk that gets a start after all
 is later because of a resume, and with a limit of nothing after an exception ends."""
 FAILING = 79
 """A world in which a GPU fails and returns."""
-MIXED = 37
+MIXED = 67
 """A world with bookings of two classes."""
 GPU = 56_000
 STD, FLEX, LOW = (50, True), (40, False), (20, False)

@@ -230,6 +230,7 @@ urlpatterns = [
             approval_rule_retire,
             "{row.name} has ended. Requests that wait by it still need a decision.",
             key="rule",
+            noun="approval rule",
         ),
         queries=("edit",),
     )

@@ -57,7 +57,13 @@ urlpatterns = [
             },
             initial=lambda _: {"events": ("hardware", "refused", "budget")},
         ),
-        Act("test", chat_channel_test, "Test message queued. Its outcome is in the log.", key="channel"),
-        Act("delete", chat_channel_delete, "Channel deleted.", key="channel"),
+        Act(
+            "test",
+            chat_channel_test,
+            "Test message queued. Its outcome is in the log.",
+            key="channel",
+            noun="chat channel",
+        ),
+        Act("delete", chat_channel_delete, "Channel deleted.", key="channel", noun="chat channel"),
     )
 ]

@@ -15,7 +15,7 @@ LINES = {
     "more, in a window": ("5 h100 friday 10-12", None),
     "longer than the tier allows": ("1 h100 8d spot", None),
     "longer, the tier in its field": ("1 h100 8d", "spot"),
-    "past its deadline": ("1 h100 30h by tomorrow 9am", None),
+    "past its deadline": ("1 h100 40h by tomorrow 9am", None),
     "beyond the horizon": ("1 h100 2h on 2030-01-05", None),
 }
 
