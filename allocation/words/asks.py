@@ -50,6 +50,9 @@ SENTENCES: dict[str, Promise] = {
     "ask_whole_node": gettext_lazy(
         "Nodes can't be booked as a whole. Give a number of GPUs and “same node”."
     ),
+    "ask_node_number": gettext_lazy("The number of nodes can't be chosen. Give the number of GPUs."),
+    "ask_two_requests": gettext_lazy("These are two requests. Send them one after the other."),
+    "ask_money": gettext_lazy("A request has no limit of money: each option shows its price."),
     "ask_hour_h": gettext_lazy("“%(token)s” is a duration. Write the time as “%(clock)s”."),
     "ask_one_or_other": gettext_lazy("Do you mean %(first)s or %(last)s?"),
     "ask_no_project": gettext_lazy("You have no project “%(project)s”."),

@@ -2,18 +2,22 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Catalogue, Parsed
+from allocation.rules.ask.line.repairs import repairs_useful
 from allocation.rules.ask.line.tokens import tokens_of
 from allocation.rules.ask.words.names import names_of
+from allocation.rules.ask.words.parsed import Problem, Repair
+from tenants.platform.coded import coded
 from tests.rings import holds_for
 from tests.rules.ask_corpus import SITE, corpus, meaning_of, read
 
-TABLES = ("asks.tsv", "unseen.tsv", "german.tsv", "fresh.tsv")
+TABLES = ("asks.tsv", "unseen.tsv", "german.tsv", "fresh.tsv", "further.tsv")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -166,3 +170,18 @@ def test_an_ask_is_read_in_less_than_five_milliseconds() -> None:
     for text in texts:
         read(text)
     assert (time.process_time() - begun) / len(texts) < 0.005
+
+
+def test_repairs_of_a_part_that_stays_missing_end() -> None:
+    asked: list[str] = []
+
+    def never(line: str) -> Parsed:
+        asked.append(line)
+        repairs = tuple(Repair(each, f"{line} {each}") for each in ("1h", "4h", "1d"))
+        lacks = Problem(0, len(line), "no_duration", coded("ask_duration"), repairs)
+        return replace(read("1 h100 2h"), missing=lacks)
+
+    lacks = never("1 h100").missing
+    assert lacks is not None
+    assert len(repairs_useful([lacks], never, 200)) == 1
+    assert len(asked) < 40, "each repair was tried after each other one: 3 ** 60 lines"

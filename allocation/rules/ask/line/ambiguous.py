@@ -1,11 +1,12 @@
 """Problems with numbers and times that can mean several things, or nothing that is to come."""
 
 import re
-from datetime import timedelta
+from contextlib import suppress
+from datetime import date, timedelta
 
 from lark import Token
 
-from allocation.rules.ask.words.numbers import number_of
+from allocation.rules.ask.words.numbers import length_of, number_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import day_read, days_of_month
@@ -132,6 +133,39 @@ def refuse_clock_words(reading: Reading, token: Token) -> None:
     )
 
 
+def refuse_money(reading: Reading, token: Token) -> None:
+    """`max 20 euro`: each option has its price, and the line limits none."""
+    span = span_of(token)
+    without = Repair(f"without “{reading.words(span)}”", reading.replaced(span, ""))
+    cheapest = [] if "cheapest" in reading.values else reading.replacements(span, "cheapest")
+    refuse(reading, span, coded("ask_money"), [*cheapest, without])
+
+
+def refuse_two_decimals(reading: Reading, token: str, span: Span) -> bool:
+    """Returns whether `2.30h` is a problem: 30 minutes, or three tenths of an hour."""
+    found = re.fullmatch(r"(\d{1,2})\.([0-5][05])\s*(?:hours?|hrs?|h)", token)
+    if found is None or found[2] in ("00", "25", "50", "75"):
+        return False
+    hours, minutes = int(found[1]), int(found[2])
+    tenths = minutes * 60 // 100
+    choices = [f"{hours}h{each:02}m" for each in (minutes, tenths)]
+    why = coded("ask_one_or_other", first=choices[0], last=choices[1])
+    refuse(reading, span, why, reading.replacements(span, *choices))
+    return True
+
+
+def refuse_week_number(reading: Reading, token: Token) -> None:
+    """`week 50`: at some time of it."""
+    span, number = span_of(token), int(re.findall(r"\d+", token)[0])
+    repairs = []
+    with suppress(ValueError):
+        monday = date.fromisocalendar(reading.today.year, number, 1)
+        if monday + _ONE_DAY * 6 < reading.today:
+            monday = date.fromisocalendar(reading.today.year + 1, number, 1)
+        repairs = reading.replacements(span, f"from {monday} by {monday + _ONE_DAY * 6}")
+    refuse(reading, span, coded("ask_first_day"), repairs)
+
+
 def refuse_range(reading: Reading, token: Token) -> None:
     """`2-4 h100`, `4-8h`: a booking needs one number."""
     first, last = re.split(r"\s*(?:-+|or|to|and|/|\|)\s*", token.removeprefix("between").strip(), maxsplit=1)
@@ -155,17 +189,22 @@ def refuse_past(reading: Reading, token: Token) -> None:
 
 
 def refuse_clock_or_length(reading: Reading, token: Token) -> None:
-    """`02:30 hours`: a length, or a time of day."""
-    clock = re.sub(r"[^\d:]", "", token)
-    hour, _, minute = clock.partition(":")
+    """`02:30 hours`, `6:00:00`: a length, or a time of day."""
+    hour, minute, *_ = re.findall(r"\d+", token)
+    clock = f"{hour}:{minute}"
     choices = (f"{int(hour)}h{minute}m", f"at {clock}")
     why = coded("ask_one_or_other", first=choices[0], last=choices[1])
     refuse(reading, span_of(token), why, reading.replacements(span_of(token), *choices))
 
 
 def refuse_within(reading: Reading, token: Token) -> None:
+    """`within 24 hours`: the latest end, the length, or the start."""
     span = span_of(token)
     length = re.sub(r"^.*?(?=\d|\bhalf|\ban?\b|\b(?:one|two|three|four|five|six)\b)", "", token)
-    repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
+    latest = reading.now.astimezone(reading.zone) + timedelta(seconds=length_of(length) or 0)
+    by = Repair(f"by {latest:%a %d %b %H:%M}", reading.replaced(span, f"by {latest:%Y-%m-%d %H:%M}"))
+    repairs = [by, *reading.replacements(span, f"in {length}")]
+    if "duration" not in reading.values:
+        repairs = reading.replacements(span, f"for {length}", f"in {length}", "asap")
     why = coded("ask_within")
     refuse(reading, span, why, repairs)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -133,21 +134,36 @@ def parse_ask(text: str, *, catalogue: Catalogue, now: datetime, zone: ZoneInfo)
     def read(line: str) -> Parsed:
         return _read(Reading(line, catalogue, names_of(catalogue), now.astimezone(UTC), zone))
 
-    names = names_of(catalogue)
-    mixed = mixed_split(text, names)
+    mixed = _mixed(text, read, names_of(catalogue))
     if mixed is not None:
-        return mixed_read(read, mixed)
-    in_words = mixed_split(_AND.sub(lambda found: "+".ljust(len(found[0])), text), names)
-    if in_words is not None:
-        both = mixed_read(read, in_words)
-        if not both.problems and not both.missing:
-            return both
+        return mixed
     parsed = read(text)
     wrong = parsed.problems or ((parsed.missing,) if parsed.missing else ())
     if not wrong:
         return parsed
-    helped = repairs_useful(wrong, read, MAX_TEXT_LENGTH)
+    apart = _two_requests(text, read) if parsed.problems else None
+    helped = (apart,) if apart else repairs_useful(wrong, read, MAX_TEXT_LENGTH)
     return replace(parsed, problems=helped) if parsed.problems else replace(parsed, missing=helped[0])
+
+
+def _mixed(text: str, read: Callable[[str], Parsed], names: Names) -> Parsed | None:
+    """The meaning of `2 h100 + 4 l40s 6h`, and of `2 h100 and 4 l40s 6h` if it is a whole request."""
+    mixed = mixed_split(text, names)
+    if mixed is not None:
+        return mixed_read(read, mixed)
+    in_words = mixed_split(_AND.sub(lambda found: "+".ljust(len(found[0])), text), names)
+    both = mixed_read(read, in_words) if in_words is not None else None
+    return both if both is not None and not both.problems and not both.missing else None
+
+
+def _two_requests(text: str, read: Callable[[str], Parsed]) -> Problem | None:
+    """The problem of `1 h100 2h and 1 a100 3h`, in which both are whole requests."""
+    for between in islice(_BETWEEN_REQUESTS.finditer(text), MOST_SPLITS):
+        both = (text[: between.start()].strip(), text[between.end() :].strip())
+        if all(each and (found := read(each)).missing is None and not found.problems for each in both):
+            why = coded("ask_two_requests")
+            return Problem(0, len(text), "said_twice", why, tuple(Repair(each, each) for each in both))
+    return None
 
 
 def _read(reading: Reading) -> Parsed:
@@ -296,6 +312,8 @@ Line = tuple[str, tuple[str, ...]]
 
 # `2 h100 and 1 l40s`: only where the line with a plus is a request.
 _AND = re.compile(r"(?<=\s)(?:and|und)(?=\s+\d{1,3}\s*x?\s*[a-z])", re.IGNORECASE)
+_BETWEEN_REQUESTS = re.compile(r"\s*;\s*|\s+(?:and\s+then|and|then|und|dann|\+)\s+|,\s+", re.IGNORECASE)
+MOST_SPLITS = 6
 _PLUS = re.compile(r"(?<=\s)\+\s*(?=\S)")
 _SHAPE_WORDS = (
     "COUNT NUMX XNUM CLASS OR PROFILE MIG SLICE GB VRAM CORES EACH RAM GPU TOGETHER NOISE WHOLE "

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import chain
 
 from lark import Token
@@ -16,15 +17,19 @@ from allocation.rules.ask.line.ambiguous import (
     refuse_fraction,
     refuse_gpu_hours,
     refuse_hour_h,
+    refuse_money,
     refuse_past,
     refuse_range,
+    refuse_week_number,
     refuse_week_of_month,
     refuse_within,
 )
 from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.names import key_of
+from allocation.rules.ask.words.numbers import number_of
 from allocation.rules.ask.words.parsed import Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
+from allocation.rules.ask.words.times import days_of_month
 from tenants.platform.coded import coded
 
 _WITHOUT = "without “"
@@ -41,7 +46,8 @@ _OTHER_VERBS_TEXT = (
 _OTHER_VERBS = frozenset(_OTHER_VERBS_TEXT.split())
 _PAUSABLE = re.compile(r"(?:pre-?empt[ai]ble|interruptible|pausable|low[\s-]?priority|scavenger)")
 _GUARANTEED = re.compile(
-    r"(?:guaranteed|reserved|uninterruptible|non-?preemptible|dedicated|never\s+paused|not\s+paused)"
+    r"(?:guaranteed|reserved|uninterruptible|dedicated|"
+    r"(?:not?|non|never|cannot|can't)[\s-]?(?:be\s+)?(?:interrupt|paus|pre-?empt)\w*)"
 )
 _VAGUE = {
     "some": ("1", "2", "4"),
@@ -52,10 +58,16 @@ _VAGUE = {
     "all": ("2", "4", "8"),
     "both": ("2",),
 }
-_SECONDS = re.compile(r"(?:for\s+)?\d+\s*s(?:ec(?:ond)?s?)?", re.IGNORECASE)
+_SECONDS = re.compile(r"(?:for\s+)?(\d+)\s*s(?:ec(?:ond)?s?)?", re.IGNORECASE)
+_MORE_HOURS = re.compile(r"(\d+)\+\s*(h|hours?)")
+_NOT_MISSPELLED = frozenset({"easter", "ostern", "pfingsten"})
+_A_MINUTE = 60
 _NUMBER_FIRST = re.compile(r"[\W_]*\d")
 _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
-_MONTHS = re.compile(r"(?:for\s+)?(\d{1,2}|an?|one)\s*months?")
+_NUMBER_OF_NODES = re.compile(r"(\S+)\s+nodes")
+_EACH = re.compile(r"\b(?:each|per\s+node)\b", re.IGNORECASE)
+_MONTHS = re.compile(r"(?:for\s+)?(?:(\d{1,2}|an?|one)\s*)?months?")
+_SEVENTH = re.compile(r"(?:(?:an?|one)\s+seventh|1/7|seventh)")
 _SYNONYMS = {
     "soon": "asap",
     "urgent": "asap",
@@ -94,6 +106,9 @@ def words_refuse(reading: Reading, tokens: Sequence[Token]) -> None:
         return
     loose: list[Token] = []
     for token in tokens:
+        if token.type == "EACH" and "array" in reading.values:
+            # `20 jobs of 1 l40s 30m each`: what an array says of each run.
+            continue
         special = _SPECIAL.get(token.type)
         if special is not None:
             special(reading, token)
@@ -121,7 +136,7 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     tiers = _known(reading, span, text.lower())
     if _DENIALS.intersection(words) and not tiers:
         why = coded("ask_denial", text=text)
-        refuse(reading, span, why, [])
+        refuse(reading, span, why, _other_classes(reading, span))
         return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
     repairs += _spelled(reading, tokens)
@@ -132,6 +147,16 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     if not _KEPT.intersection(words) and not _is_amount(reading, text):
         repairs.append(Repair(f"{_WITHOUT}{text}”", reading.replaced(reading.with_noise(span), "")))
     refuse(reading, span, why, repairs)
+
+
+def _other_classes(reading: Reading, span: Span) -> list[Repair]:
+    """`not a100`: the other classes."""
+    start, end = reading.spans.get("classes", (0, 0))
+    denied = reading.values.get("classes")
+    if not isinstance(denied, tuple) or not span[1] <= start <= span[1] + 1:
+        return []
+    others = [each.slug for each in reading.catalogue.classes if each.slug not in denied]
+    return reading.replacements((span[0], end), " or ".join(others)) if others else []
 
 
 def _is_amount(reading: Reading, text: str) -> bool:
@@ -147,7 +172,7 @@ def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
     repairs: list[Repair] = []
     for token in tokens[:MAX_GUESSES]:
         word = token.lower().rstrip(".:")
-        if token.type != "UNKNOWN" or len(word) < 3:
+        if token.type != "UNKNOWN" or len(word) < 3 or word in _NOT_MISSPELLED:
             continue
         repairs += _unglued(reading, token)
         repairs += reading.replacements(span_of(token), *reading.spelling_guesses(word))
@@ -167,25 +192,45 @@ def _unglued(reading: Reading, token: Token) -> list[Repair]:
 def _known(reading: Reading, span: Span, text: str) -> list[Repair]:
     """Repairs for names that other systems and people use."""
     wanted = None
-    if _PAUSABLE.search(text):
-        wanted = True
-    elif _GUARANTEED.search(text):
+    if _GUARANTEED.search(text):
         wanted = False
+    elif _PAUSABLE.search(text):
+        wanted = True
     words = [tier.slug for tier in reading.catalogue.tiers if wanted is not None and tier.pausable == wanted]
-    months = _MONTHS.fullmatch(text)
-    if months:
-        number = int(months[1]) if months[1].isdecimal() else 1
-        words += [f"{30 * number}d"]
+    words += _amounts(reading, text)
     words += [f"kind:{kind}" for kind in reading.catalogue.workloads if kind in text.split()]
     found = reading.replacements(reading.with_noise(span), *words)
-    if _MACHINE.fullmatch(text):
-        found += reading.replacements(span, f"on {text}")
+    machine = re.sub(r"^(?:in|at)\s+", "", text)
+    if _MACHINE.fullmatch(machine):
+        found += reading.replacements(span, f"on {machine}")
     for name, clock in _SYNONYMS.items():
         at = text.find(name)
         if at >= 0:
             place = span[0] + at
             found += reading.replacements((place, place + len(name)), clock)
     return found
+
+
+def _amounts(reading: Reading, text: str) -> Iterator[str]:
+    """Yields lengths, days and slices that words with a number or a month can mean."""
+    if months := _MONTHS.fullmatch(text):
+        yield f"{30 * (int(months[1]) if (months[1] or '').isdecimal() else 1)}d"
+    if (seconds := _SECONDS.fullmatch(text)) and int(seconds[1]) >= _A_MINUTE:
+        yield f"{-(-int(seconds[1]) // _A_MINUTE)}m"
+    if more := _MORE_HOURS.fullmatch(text):
+        yield f"{more[1]}h"
+    if month := days_of_month(text, reading.today):
+        yield f"from {month[0]} by {month[1] - timedelta(days=1)}"
+    if _SEVENTH.fullmatch(text):
+        yield from _smallest_slices(reading)
+
+
+def _smallest_slices(reading: Reading) -> Iterator[str]:
+    """Yields the first slice of each class that is named, or of all classes."""
+    named = reading.values.get("classes")
+    for entry in reading.catalogue.classes:
+        if entry.profiles and (not isinstance(named, tuple) or entry.slug in named):
+            yield entry.profiles[0]
 
 
 def _vague(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
@@ -220,14 +265,30 @@ def _quantity(reading: Reading, token: Token) -> None:
 
 
 def _nodes(reading: Reading, token: Token) -> None:
-    """`a full node of h100`: the grammar does not know how many GPUs a node has."""
+    """`a full node of h100`: the grammar does not know how many GPUs a node has, or on how many
+    nodes `4 h100 on 2 nodes` are."""
     span = span_of(token)
+    said = _NUMBER_OF_NODES.search(token)
+    nodes, count = number_of(said[1]) if said else 1, reading.values.get("count")
+    if nodes > 1 and isinstance(count, int):
+        refuse(reading, span, coded("ask_node_number"), [_on_any_nodes(reading, span, nodes, count)])
+        return
     why = coded("ask_whole_node")
     repairs = [
         Repair(f"{number} on one node", f"{reading.replaced(span, str(number))} same node")
         for number in (4, 8)
     ]
     refuse(reading, span, why, repairs)
+
+
+def _on_any_nodes(reading: Reading, span: Span, nodes: int, count: int) -> Repair:
+    """`4 h100 on 2 nodes` without the nodes; `2 nodes with 4 h100 each` has the GPUs of both."""
+    total = count * nodes if _EACH.search(reading.text) else count
+    line = reading.text
+    edits = ((span, " "), (reading.spans["count"], f" {total} "))
+    for (start, end), words in sorted(edits, reverse=True):
+        line = f"{line[:start]}{words}{line[end:]}"
+    return Repair(f"{total} GPUs", " ".join(_EACH.sub("", line).split()))
 
 
 def _no_project(reading: Reading, token: Token) -> None:
@@ -256,6 +317,8 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "YESTERDAY": refuse_past,
     "CLOCKHOURS": refuse_clock_or_length,
     "WITHIN": refuse_within,
+    "MONEY": refuse_money,
+    "WEEKNUMBER": refuse_week_number,
     "APART": _apart,
     "RANGE": refuse_range,
     "QUANT": _quantity,
@@ -369,5 +432,9 @@ def _filled(repair: Repair, read: Callable[[str], Parsed], longest: int) -> Iter
         yield repair
         return
     for each in missing.repairs:
-        if len(each.text) <= longest and not read(each.text).problems:
+        if len(each.text) > longest:
+            continue
+        more = read(each.text)
+        # A repair that leaves the same part missing does not help, also not when it is repeated.
+        if not more.problems and (more.missing is None or more.missing.code != missing.code):
             yield from _filled(Repair(each.text, each.text), read, longest)

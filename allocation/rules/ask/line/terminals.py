@@ -1,6 +1,6 @@
 """The terminals of the one-line grammar as regular expressions, in order of precedence."""
 
-from allocation.rules.ask.words.numbers import COMMA_LENGTH, LENGTH, ONE_LENGTH, WORD_NUMBER
+from allocation.rules.ask.words.numbers import COMMA_LENGTH, FIRST_LENGTH, LENGTH, ONE_LENGTH, WORD_NUMBER
 from allocation.rules.ask.words.times import (
     CLOCK,
     DATE,
@@ -40,6 +40,12 @@ _COURTESY = (
     r"(?:a|an|the|for|of|with|and|using|plus|that\s+is|just|either|(?:duration|length)(?:\s+of)?)",
 )
 
+_AT_MOST = (
+    r"(?:(?:for\s+)?(?:max(?:imum)?|a\s+budget|budget)(?:\s+of)?|(?:for\s+)?(?:at\s+most|up\s+to|under|below|"
+    r"less\s+than|(?:no|not)\s+more\s+than|within)|for)"
+)
+_CURRENCY = r"(?:euros?|eur|usd|dollars?|gbp|[€$£])"
+_AMOUNT = r"\d{1,7}(?:[.,]\d{1,2})?"
 _RUNS = r"(?:runs?|jobs?|tasks?|elements?)"
 
 # The first pattern that matches one or more whole words is the token.
@@ -107,19 +113,30 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("REPEAT", r"(?:every|each)\s+(?:the\s+)?\d{1,2}(?:st|nd|rd|th)"),
     ("REPEAT", rf"(?:on\s+)?(?:{WORKDAY}s|{WEEKDAY}s(?:(?:[\s,&]+|\s+and\s+){WEEKDAY}s)*)"),
     (
+        "MONEY",
+        rf"(?:{_AT_MOST}\s+)?(?:{_CURRENCY}\s*{_AMOUNT}|{_AMOUNT}\s*{_CURRENCY}(?![a-z]))"
+        r"(?:\s+(?:max(?:imum)?|at\s+most|budget|in\s+(?:total|all)))?",
+    ),
+    (
         "QUANT",
         r"up\s+to|at\s+(?:most|least)(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)|max(?:imum)?(?:\s+of)?|"
         r"(?:no\s+)?(?:more|less|fewer)\s+than|min(?:imum)?(?:\s+of)?(?=\s+\w+\s+(?!gi?b))(?!\s+\d+\s*gi?b)",
     ),
-    ("NODES", rf"(?:(?:{_NUM}|an?|the)\s+)?(?:(?:whole|full|entire|complete)\s+)?nodes?(?:\s+of)?"),
+    (
+        "NODES",
+        rf"(?:(?:(?:spread\s+)?(?:across|over)\s+|on\s+)?{_NUM}\s+nodes(?:\s+(?:of|with))?)|"
+        rf"(?!(?:one|a\s+single|single)\s+node(?!s|\s+(?:of|with)))(?:(?:{_NUM}|an?|the)\s+)?(?:(?:whole|full|entire|complete)\s+)?nodes?(?:\s+of)?",
+    ),
+    ("WEEKNUMBER", r"(?:in\s+)?(?:week|kw|cw|calendar\s+week)\s*\d{1,2}(?!\d)"),
     ("CLOCKWORDS", rf"(?:half\s+past|quarter\s+(?:past|to))\s+{_NUM}"),
     ("TIMES", rf"{_NUM}\s+(?:times|dates|occurrences)"),
     (
         "DAY",
-        rf"in\s+(?:{_NUM}|an?)\s+(?:days?|weeks?)|(?:{_NUM}|an?)\s+(?:days?|weeks?)\s+from\s+now",
+        rf"in\s+(?:{_NUM}|an?)\s+(?:days?|weeks?)|(?:{_NUM}|an?)\s+(?:days?|weeks?)\s+from\s+(?:now|today)|"
+        rf"an?\s+week\s+from\s+{WEEKDAY}|{WEEKDAY}\s+week(?!\s+(?:on|at)\s)",
     ),
-    ("INTIME", rf"in\s+(?:{LENGTH})|{ONE_LENGTH}\s+from\s+now"),
-    ("WITHIN", rf"(?:within|(?:in|during|over)\s+the\s+next)\s+(?:the\s+next\s+)?(?:{LENGTH})"),
+    ("INTIME", rf"in\s+(?:{FIRST_LENGTH})|{ONE_LENGTH}\s+from\s+now"),
+    ("WITHIN", rf"(?:within|(?:in|during|over)\s+the\s+next)\s+(?:the\s+next\s+)?(?:{FIRST_LENGTH})"),
     (
         "ASAP",
         r"(?:(?:from|starting|start|beginning)\s+)?(?:(?:right\s+)?now(?:\s+on)?|asap|a\.s\.a\.p|as\s+soon\s+as\s+possible|immediately|"
@@ -179,7 +196,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("TOGETHER", r"(?:(?:prefer(?:ably)?|ideally)\s+)?(?:nvlink(?:ed)?(?:\s+domain)?)"),
     ("COMMALENGTH", COMMA_LENGTH),
-    ("CLOCKHOURS", r"\d{2}:\d{2}\s*(?:hours?|hrs?|h)(?![a-z\d])"),
+    ("CLOCKHOURS", r"\d{1,3}:\d{2}:\d{2}|\d{2}:\d{2}\s*(?:hours?|hrs?|h)(?![a-z\d])"),
     ("LENGTH", LENGTH),
     (
         "SHARE",

@@ -14,6 +14,7 @@ from allocation.rules.ask.words.times import (
     Day,
     clock_read,
     day_read,
+    days_near,
     days_of_month,
     instant_read,
 )
@@ -164,7 +165,8 @@ def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> b
 def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     day = day_read(token, reading.today)
     if day is None:
-        reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_day"), span)
+        near = [each.isoformat() for each in days_near(token, reading.today)]
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_day"), span, reading.replacements(span, *near))
         return False
     if day.choices:
         choices = [
@@ -242,7 +244,9 @@ def days_of(text: str, today: date) -> tuple[date, date] | list[tuple[date, date
 
 def add_ambiguous_days(reading: Reading, span: Span, choices: list[tuple[date, date]] | None) -> None:
     if not choices:
-        reading.add_problem("which_day", coded("ask_first_day"), span)
+        month = days_of_month(reading.words(span).lower(), reading.today)
+        words = [f"from {month[0]} by {month[1] - ONE_DAY}"] if month else []
+        reading.add_problem("which_day", coded("ask_first_day"), span, reading.replacements(span, *words))
         return
     repairs = [
         Repair(

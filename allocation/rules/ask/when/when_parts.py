@@ -9,6 +9,7 @@ from itertools import product
 from lark import Token, Tree
 
 from allocation.errors import AskError
+from allocation.rules.ask.line.ambiguous import refuse_two_decimals
 from allocation.rules.ask.when.instants import day_words
 from allocation.rules.ask.when.moment import (
     NOON,
@@ -145,7 +146,9 @@ def length_words(token: str) -> str:
 
 def length_read(reading: Reading, token: str, span: Span) -> None:
     """Sets the duration of the request."""
-    text = length_words(token)
+    text = re.sub(r"\s*,\s*", " ", length_words(token))
+    if refuse_two_decimals(reading, text, span):
+        return
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
         choices = [Repair(each, reading.replaced(span, each)) for each in (begin, rest)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, time
+from itertools import product
 
 from allocation.rules.ask.when.instants import (
     date_of,
@@ -191,6 +192,22 @@ def _no_begin(reading: Reading, when: When) -> bool:
     return False
 
 
+def _clocks_of_parts(starts: Moment, ends: Moment) -> Iterator[str]:
+    """Yields windows that `friday evening to monday morning` can mean."""
+    if starts.day is None or ends.day is None:
+        return
+    first = _clocks_of_part(starts)
+    for begin, end in product(first, _clocks_of_part(ends)):
+        yield f"from {starts.day.on} {begin} to {ends.day.on} {end}"
+
+
+def _clocks_of_part(moment: Moment) -> list[str]:
+    """The time of day, or two in the part of the day."""
+    if moment.part:
+        return [f"{PARTS[moment.part][0] + more:02}:00" for more in (0, 2)]
+    return [f"{moment.clock.time:%H:%M}"] if moment.clock else ["00:00"]
+
+
 def _hours_in_part(reading: Reading, part: str, starts: Moment, ends: Moment) -> bool:
     """Resolves `tonight 8-10` to 20:00-22:00. False if there is no such window."""
     starts.part = part
@@ -273,7 +290,9 @@ def _fixed(reading: Reading, window: tuple[Moment, Moment], span: Span, day: Spa
     if any(is_half_ambiguous(reading, each) for each in window if each.span != span):
         return
     if starts.part or ends.part:
-        reading.add_problem("no_start", _NO_START, starts.span if starts.part else ends.span)
+        spans = starts.span if starts.part else ends.span
+        repairs = reading.replacements(span, *_clocks_of_parts(starts, ends))
+        reading.add_problem("no_start", _NO_START, spans, repairs)
         return
     if _is_half_a_day(reading, starts, ends, span):
         return

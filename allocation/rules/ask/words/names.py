@@ -50,6 +50,16 @@ class Names:
     data: frozenset[str]
 
 
+def _letters_apart(word: str) -> str:
+    """A pattern for `h100`, `h-100` and `h 100`; the 100 of `4 h 100 cores` is a number of its own, and
+    `a 100` has an article."""
+    found = re.fullmatch(r"([a-z]{1,2})(\d{2,4}s?)", word)
+    if found is None:
+        return re.escape(word)
+    space = "" if found[1] == "a" else rf"|\s(?={found[2]}(?!\d|\s*-?(?:{_COUNTS}|gi?b)))"
+    return rf"{found[1]}(?:-?{space}){found[2]}"
+
+
 @lru_cache(maxsize=64)
 def names_of(catalogue: Catalogue) -> Names:
     """The names of a catalogue. Cached per catalogue."""
@@ -114,8 +124,9 @@ def gigabytes_labelled(label: str, memory_mb: int) -> int:
 
 
 def has_memory(entry: ClassEntry, gigabytes: int) -> bool:
-    """Whether a whole GPU of the class has at least this much memory."""
-    return entry.memory_mb >= gigabytes * _MB_PER_GB
+    """Whether a whole GPU of the class has at least this much memory, by its label or its driver: an
+    L40S 48 GB reports 46,068 MiB."""
+    return max(entry.memory_mb, gigabytes_of(entry) * _MB_PER_GB) >= gigabytes * _MB_PER_GB
 
 
 def _family(entry: ClassEntry) -> str:
@@ -176,7 +187,7 @@ def _spelled(name: str) -> str:
     """A pattern for a name with spaces, hyphens or nothing between its words; `80 GB` also as
     `80g`."""
     words = [word for word in re.split(r"[\s_.-]+", re.sub(r"(\d)(gi?b)$", r"\1 \2", name)) if word]
-    patterns = [r"gi?b?" if re.fullmatch("gi?b", word) else re.escape(word) for word in words]
+    patterns = [r"gi?b?" if re.fullmatch("gi?b", word) else _letters_apart(word) for word in words]
     spelled = patterns[0]
     for number in range(1, len(words)):
         # "a100 40 minutes" must not match the class "a100-40".

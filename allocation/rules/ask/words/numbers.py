@@ -28,20 +28,25 @@ _DIGITS = r"(?:\d{1,5}(?:\.\d{1,2})?|(?<![\d.])\.\d{1,2})"
 _HALF_OF = r"(?:hour|day|week)"
 # The h of `1 h100` is no hour.
 _CHUNK = rf"{_DIGITS}-?{_UNIT}(?![a-z])|{_DIGITS}\s+{_UNIT}(?![a-z\d])"
-LENGTH = "|".join(
-    (
-        rf"(?:half|½|1/2)[\s-]+(?:an?\s+)?{_HALF_OF}",
-        r"(?:an?\s+)?quarter(?:\s+of)?(?:\s+an)?\s+hour",
-        rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half",
-        rf"(?:{_ONE}|\d{{1,3}})\s+and\s+a\s+half\s+{_HALF_OF}s?",
-        rf"\d{{1,3}}\s*(?:½|\s1/2)\s*{_UNIT}",
-        r"\d:\d{2}\s*(?:hours?|hrs?|h)(?![a-z])",
-        r"\d{1,3}h\d{2}",
-        rf"(?:(?:{_CHUNK})\s*)*(?:{_CHUNK})(?!\s+from\s+now)",
-        rf"(?:{_ONE})[\s-]+{_LONG_UNIT}",
-        r"(?:an?|one)\s+fortnight",
-    )
+_SMALLER_UNITS = (r"w(?:ee)?ks?|w", r"days?|d", r"hours?|hrs?|h", r"minutes?|mins?|m")
+_AMOUNT_OF = rf"(?:{_DIGITS}-?(?:%(unit)s)(?![a-z])|{_DIGITS}\s+(?:%(unit)s)(?![a-z\d]))"
+# `1d 6h`, but of `30 min 2h` the first only.
+_DESCENDING = r"(?=[\d.])" + r"\s*".join(f"{_AMOUNT_OF % {'unit': unit}}?" for unit in _SMALLER_UNITS)
+_LENGTHS_IN_WORDS = (
+    rf"(?:half|½|1/2)[\s-]+(?:an?\s+)?{_HALF_OF}",
+    r"(?:an?\s+)?quarter(?:\s+of)?(?:\s+an)?\s+hour",
+    rf"(?:{_ONE}|\d{{1,3}})\s+{_HALF_OF}s?\s+and\s+a\s+half",
+    rf"(?:{_ONE}|\d{{1,3}})\s+and\s+a\s+half\s+{_HALF_OF}s?",
+    rf"\d{{1,3}}\s*(?:½|\s1/2)\s*{_UNIT}",
+    r"\d:\d{2}\s*(?:hours?|hrs?|h)(?![a-z])",
+    r"\d{1,3}h\d{2}",
+    rf"(?:{_ONE})[\s-]+{_LONG_UNIT}",
+    r"(?:an?|one)\s+fortnight",
 )
+LENGTH = "|".join((*_LENGTHS_IN_WORDS, rf"(?:(?:{_CHUNK})\s*)*(?:{_CHUNK})(?!\s+from\s+now)"))
+"""A duration, or several that the line has one after the other."""
+FIRST_LENGTH = "|".join((*_LENGTHS_IN_WORDS, _DESCENDING))
+"""A duration whose units get smaller."""
 # Not after `at` and `x`: the 14 of `at 14,4h` is an hour, and the 2 of `x 2,4h` a number of GPUs.
 COMMA_LENGTH = rf"(?<!at\s)(?<!from\s)(?<!to\s)(?<!x\s)(?<![-x*@])\d{{1,3}},\d{{1,2}}\s?{_UNIT}(?![a-z])"
 """A duration with a decimal comma."""

@@ -54,6 +54,29 @@ _WORDS: tuple[tuple[str, str], ...] = (
         r"(?:(?:an?|eine?) )?(?:¾|3/4|dreiviertel|three quarters)(?: of)?(?: an?)?[ -]?(?:hour|stunden?)",
         "45 minutes",
     ),
+    (r"(?:for )?(?:the )?(?:rest|remainder) of (?:the day|today)", "until end of day"),
+    (r"(?:for )?(?:the )?(?:rest|remainder) of (?:the|this) week", "until end of week"),
+    (
+        r"(?<!\dh )(?<!hours )(?<!hour )(?<!days )(?<!day )(?:or )?(?:otherwise|else|failing that)|"
+        r"or,? if not(?: available| free)?",
+        "or",
+    ),
+    (
+        r"(?:auf|im|in) (?:einem|demselben|dem selben|dem gleichen|selben|gleichen) (?:rack|schrank)",
+        "same rack",
+    ),
+    (r"im (?:selben|gleichen) (?:knoten|rechner|server)", "same node"),
+    (r"max\.", "max"),
+    (r"min\.(?= )", "min"),
+    (r"ende (?:der|dieser) woche", "end of week"),
+    (r"ende (?:der )?(?:nächsten|nächster|kommender|kommenden) woche", "end of next week"),
+    (r"ende (?:des|dieses) (?:tages)", "end of day"),
+    (r"ende (?:des|dieses) monats", "end of the month"),
+    (r"ende (?:des|dieses) jahres", "end of the year"),
+    (r"(?:ein )?viertel(?= (?:gpu|[a-z]+\d))", "quarter"),
+    (r"(?:ein )?drittel(?= (?:gpu|[a-z]+\d))", "third"),
+    (r"during (?:the day|(?:office|business|working) hours)", "between 9:00 and 17:00"),
+    (r"at the end of(?= (?:the |this |next )?(?:week|month|year))", "by end of"),
     (r"(?:zero|null)(?= (?:gpus?|[a-z]+\d))", "0"),
     (r"ein paar", "a few"),
     (rf"vor(?= (?:dem )?(?:\d|{_DAY}))", "before"),
@@ -193,7 +216,47 @@ _HOUR_WORD = rf"\b(?:{'|'.join(_HOURS_IN_WORDS)})\b"
 _NAMED_DAY = r"(?:tomorrow|today|on |mon|tue|wed|thu|fri|sat|sun|for |$)"
 
 
+def _of_slurm(found: re.Match[str]) -> str:
+    """`--gres=gpu:h100:4` as `4 h100`, and `--gpus=4` as `x4`."""
+    name, _, number = found[0].rpartition(":")
+    return f"{number} {name.rpartition(':')[2]}" if name else f"x{re.findall(r'[0-9]+', number)[0]}"
+
+
+def _of_setting(found: re.Match[str]) -> str:
+    """`gpus=4` as `x4`, `hours=2` as `2 hours`, `h100=2` as `2 h100`."""
+    name, _, number = found[0].partition("=")
+    return f"x{number}" if name in ("gpus", "count") else f"{number} {name}"
+
+
+def _of_duration(found: re.Match[str]) -> str:
+    """`--time=02:30:00` and `PT2H30M` as `2h30m`."""
+    if found[0].startswith("pt"):
+        return found[0].removeprefix("pt")
+    hours, minutes, *_ = re.findall(r"\d+", found[0])
+    return f"{int(hours)}h{minutes}m"
+
+
+def _days_of_month(found: re.Match[str]) -> str:
+    """`24.-26.12.` as `24.12.-26.12.`."""
+    first, last, month = re.findall(r"\d+", found[0])
+    return f"{first}.{month}.-{last}.{month}."
+
+
+def _instant(found: re.Match[str]) -> str:
+    """`2026-12-24 10:00z` as one instant."""
+    return re.sub(r"\s+", "t", found[0])
+
+
 _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        r"(?:#sbatch )?--gres[= ]gpu:[a-z][a-z0-9-]*:\d+|gpu:[a-z][a-z0-9-]*:\d+|--gpus(?:-per-node)?[= ]\d+",
+        _of_slurm,
+    ),
+    (r"(?<![;:,])(?:gpus|count|hours|minutes|days)=\d+|(?<![;:,])[a-z]+\d+=\d+(?=\s)", _of_setting),
+    (r"--time[= ]\d{1,3}(?::\d{2}){1,2}|pt(?=\d)(?:\d{1,4}h)?(?:\d{1,4}m)?", _of_duration),
+    (r"\d{1,2}\.\d{2}\s?-\s?\d{1,2}\.\d{2}(?!\d|\.)", lambda found: found[0].replace(".", ":")),
+    (r"\d{1,2}\.?\s?-\s?\d{1,2}\.\s?\d{1,2}\.", _days_of_month),
+    (r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?(?:z|\+\d{2}:\d{2})", _instant),
     (r"\d{1,2}[.:]\d{2}\s*uhr|\d{1,2}\s*uhr\s*\d{2}(?![\d.:-])|\d{1,2}\s*uhr", _clock),
     (r"\d{1,2}h(?:\d\d)?\s?-\s?\d{1,2}h(?:\d\d)?", _hours),
     (
@@ -220,7 +283,7 @@ _RULES: tuple[str | Callable[[re.Match[str]], str], ...] = (
 
 def _named(number: int, pattern: str) -> str:
     # A dash before hours is one of `9-17 uhr`.
-    before = r"(?<![\w./])" if number == 0 else r"(?<![\w./-])"
+    before = r"(?<![\w./])" if number == 6 else r"(?<![\w./-])"
     return f"{before}(?P<r{number}>{pattern})"
 
 

@@ -188,6 +188,17 @@ def day_read(text: str, today: date) -> Day | None:
     return found
 
 
+def days_near(text: str, today: date) -> list[date]:
+    """The days before and after one that does not exist: 30 Nov and 1 Dec of `31 november`."""
+    for found in re.finditer(r"(?<!\d)(?:29|3[01])(?!\d)", text):
+        for number in range(int(found[0]) - 1, 27, -1):
+            near = day_read(f"{text[: found.start()]}{number}{text[found.end() :]}", today)
+            # The 29th of February can be years away.
+            if near and near.on.year <= today.year + 1:
+                return [near.on, near.on + timedelta(days=1)]
+    return []
+
+
 def days_of_month(text: str, today: date) -> tuple[date, date] | None:
     """The days [first, last) of the month that the text names, or None."""
     found = _IN_MONTH.search(text)
@@ -220,13 +231,16 @@ def _ahead(text: str) -> int | None:
         return 1
     if text == "today":
         return 0
-    text = text.removeprefix("in ").removesuffix(" from now")
+    text = re.sub(r" from (?:now|today)$", "", text.removeprefix("in "))
     found = re.fullmatch(rf"(\d{{1,3}}|{WORD_NUMBER}|an?) (day|week)s?", text)
     return number_of(found[1]) * (7 if found[2] == "week" else 1) if found else None
 
 
 def _weekday(text: str, today: date) -> Day | None:
     """A weekday. `next fri` is ambiguous if a Friday comes before next week."""
+    week_later = re.fullmatch(r"an? week from ([a-z]+)|([a-z]+) week", text)
+    if week_later and (number := WEEKDAY_WORDS.get(week_later[1] or week_later[2])) is not None:
+        return Day(today + timedelta(days=(number - today.weekday()) % 7) + _WEEK)
     found = re.fullmatch(r"(?:the )?(?:(next|this|coming|this coming) )?([a-z]+)(?: (next|this) week)?", text)
     weekday = WEEKDAY_WORDS.get(found[2]) if found else None
     if found is None or weekday is None:
