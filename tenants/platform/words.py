@@ -94,6 +94,7 @@ _SENTENCES: dict[str, Promise] = {
     "instant_range": gettext_lazy("This time is out of range."),
     "number_least": gettext_lazy("Enter at least %(least)s."),
     "number_most": gettext_lazy("Enter at most %(most)s."),
+    "value_choice": gettext_lazy("Choose one of: %(names)s."),
     "value_missing": gettext_lazy("This is needed."),
     "day_form": gettext_lazy("Write a day such as 2026-11-21."),
     "day_range": gettext_lazy("This day is out of range."),

@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from types import MappingProxyType, UnionType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from django import forms
 from django.utils import timezone
@@ -196,18 +196,31 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
         options |= {"limits": declared.metadata["serializer_kwargs"]} if reads in (int, Decimal) else {}
         found = _Read(partial(read, param=declared.name), reads_empty=reads is Sequence, **options)
     else:
-        found, shown = (
-            forms.CharField(**options, max_length=_longest(declared)),
-            {"maxlength": _longest(declared)},
-        )
-        shown |= {"type": "url"} if said.asks == "url" else {}
+        found, shown = _line(declared, kind, said, options)
     vars(found)["shown"] = shown
     return found
+
+
+def _line(
+    declared: "Declared[Any]", kind: object, said: Said, options: dict[str, Any]
+) -> tuple[forms.Field, dict[str, Any]]:
+    """The field of a text, or of one of those declared, and how its input looks."""
+    if get_origin(kind) is Literal:
+        return forms.CharField(**options, validators=[partial(_one_of, get_args(kind))]), {}
+    longest = _longest(declared)
+    shown = {"maxlength": longest} | ({"type": "url"} if said.asks == "url" else {})
+    return forms.CharField(**options, max_length=longest), shown
 
 
 def _longest(declared: "Declared[Any]") -> int | None:
     found: int | None = declared.metadata["serializer_kwargs"].get("max_length")
     return found
+
+
+def _one_of(names: tuple[str, ...], name: str) -> None:
+    """Raises ValidationError for a value that is none of those declared."""
+    if name not in names:
+        raise forms.ValidationError(refusal_text("value_choice", names=", ".join(filter(None, names))))
 
 
 def _in_range(day: date) -> None:

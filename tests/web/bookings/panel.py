@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, PolicyVersion
-from billing.rules import month_of
+from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.models import Membership
 from tests.builders import a_member, a_project, a_quota, a_tier
@@ -20,8 +20,9 @@ OPTION = re.compile(r'name="option" value="([^"]+)"')
 KEY = re.compile(r'name="key" value="([0-9a-f]{32})"')
 
 
-def panel_site(amount: str = "1000") -> Membership:
-    """A researcher with a budget and four free H100 with a price."""
+def panel_site(amount: str = "1000", period: Period | None = None) -> Membership:
+    """A researcher with a budget and four free H100 with a price. Without a period the budgets are those
+    of two months."""
     now = timezone.now()
     project = a_project(name="Protein folding")
     member = a_member(project)
@@ -35,14 +36,9 @@ def panel_site(amount: str = "1000") -> Membership:
         )
         prices = {("h100", "standard"): Decimal("4.80"), ("h100", "spot"): Decimal("1.68")}
         price_book_publish(actor_id=None, valid_from=now, prices=prices, now=now)
-        for moment in (now, now + timedelta(days=31)):
-            budget_set(
-                actor_id=None,
-                project=project,
-                period=month_of(moment.date()),
-                amount=Decimal(amount),
-                now=now,
-            )
+        months = [month_of((now + timedelta(days=more)).date()) for more in (0, 31)]
+        for each in [period] if period else months:
+            budget_set(actor_id=None, project=project, period=each, amount=Decimal(amount), now=now)
     return member
 
 

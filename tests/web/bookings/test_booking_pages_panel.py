@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from allocation.models import Node, Series, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, duration_text
-from billing.rules import month_of
-from billing.services import budget_set
+from billing.rules import Period
 from tenants.models import Membership, Role
 from tenants.web.frame import zone_of
 from tests.builders import a_member, a_project, a_tenant
@@ -41,26 +40,15 @@ def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() 
 
 @pytest.mark.django_db
 def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
-    member = panel_site()
-    assert member.project is not None
+    today = timezone.now().date()
+    last = today + timedelta(days=4)
+    member = panel_site(period=Period(today, last + timedelta(days=1)))
     member.user.time_zone = "UTC"
     with as_owner():
         member.user.save()
-    now = timezone.now()
-    last = month_of(now.date()).ends - timedelta(days=1)
-    if now.date() == last:
-        last = month_of(now.date() + timedelta(days=1)).ends - timedelta(days=1)
-        with as_system():
-            budget_set(
-                actor_id=None,
-                project=member.project,
-                period=month_of(last + timedelta(days=1)),
-                amount=Decimal(1000),
-                now=now,
-            )
     page = asked(member, q=f"2 h100 24h at 06:00 on {last}")
     assert "€230.40" in page, "the whole price"
-    assert "€827.20 left after this" in page, "18 of 24 hours are in the month"
+    assert "€827.20 left after this" in page, "18 of 24 hours are in the period"
     assert "€57.60 more is for days after" in page
 
 

@@ -32,3 +32,12 @@ def test_a_row_that_is_not_there_is_not_found_by_its_name(client: Client, key: s
 def test_a_command_without_a_noun_of_its_row_cannot_be_declared() -> None:
     with pytest.raises(TypeError, match="noun of thing"):
         Act("end", lambda: None, "Ended.", key="thing")
+
+
+@pytest.mark.django_db
+def test_a_choice_that_is_not_declared_is_refused_at_its_field(client: Client) -> None:
+    client.force_login(a_site().people["operator"])
+    sent = {"act": "energy", "tier": "standard", "prefers": "-" + "9" * 30, "hours": "12"}
+    answer = client.post("/ops/zones", sent)
+    assert answer.status_code == 422
+    assert "Choose one of: none, price, carbon." in answer.content.decode()
