@@ -136,13 +136,18 @@ def access_approval(actor: Actor, approval_id: UUID, now: datetime) -> Approval:
     """
     rows = Approval.objects.select_related("booking", "project", "asker", "decided_by", "change")
     found = rows.filter(tenant_id=actor.tenant_id, id=approval_id).first()
-    if found is None or not (
-        actor.may_lead(found.project_id)
-        or (found.asker_id == actor.user_id and actor.only_project in (None, found.project_id))
-        or any(principals_of(actor, found, now))
-    ):
+    if found is None or not may_see_approval(actor, found, now):
         raise missing("approval")
     return found
+
+
+def may_see_approval(actor: Actor, approval: Approval, now: datetime) -> bool:
+    """Returns whether the actor made the request or may decide it, also as a stand-in."""
+    return (
+        actor.may_lead(approval.project_id)
+        or (approval.asker_id == actor.user_id and actor.only_project in (None, approval.project_id))
+        or any(principals_of(actor, approval, now))
+    )
 
 
 def principals_of(actor: Actor, approval: Approval, now: datetime) -> Iterator[tuple[int, str]]:

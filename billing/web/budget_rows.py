@@ -268,5 +268,9 @@ def row_key(project: str, level: str, owner: str, period: Period) -> str:
 
 
 def without_budget(rows: Iterable[Row]) -> Iterator[Row]:
-    """The projects that can't book in the month."""
-    return (row for row in rows if row.level == "project" and row.figures is None)
+    """The open projects that can't book in the month."""
+    return (
+        row
+        for row in rows
+        if row.level == "project" and row.figures is None and row.project and row.project.is_open
+    )

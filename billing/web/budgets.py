@@ -50,6 +50,8 @@ class Totals:
     warning: int
     budgets: int
     without: int
+    """Open projects that can't book in the month, of so many."""
+    open_projects: int
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -149,7 +151,7 @@ def _page(
             **_months(month),
             "rows": rows,
             "projects": shown,
-            "totals": _totals(figures, rows),
+            "totals": _totals(figures, rows, sum(each.is_open for each in shown)),
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
@@ -231,7 +233,7 @@ def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
     return found
 
 
-def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | None:
+def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row], open_projects: int) -> Totals | None:
     if not figures:
         return None
     top = [each for each in figures if each.level == "tenant"]
@@ -249,6 +251,7 @@ def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row]) -> Totals | N
         warning=sum(each.is_warning for each in figures),
         budgets=len(figures),
         without=len(list(without_budget(rows))),
+        open_projects=open_projects,
     )
 
 

@@ -15,7 +15,7 @@ from billing.services import budget_set, price_book_publish
 from tenants.models import Lab, Project, Role, Tenant, Tier
 from tests.billing.builders import PRICES, a_catalogue
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -98,6 +98,17 @@ def test_an_admin_sees_every_project_and_sets_a_budget_in_its_row(folding: Proje
     # A project without a budget is a row, and no budget of which an alert could be reached.
     assert re.search(r"Over their alert</dt>\s*<dd[^>]*>\s*0 <small>of <span data-figure=.budgets.>1<", shown)
     assert amount_of(folding) == Decimal("2500.50")
+
+
+def test_a_closed_project_is_none_without_a_budget(folding: Project) -> None:
+    client = signed_in(folding, Role.TENANT_ADMIN)
+    a_project(folding.tenant, "cryo", name="Cryo-EM")
+    closed = a_project(folding.tenant, "old", name="Old survey")
+    with as_owner():
+        type(closed).objects.filter(id=closed.id).update(is_open=False)
+    client.post("/t/helix/budgets", a_form(folding, "2500.50", "75"))
+    shown = client.get("/t/helix/budgets").content.decode()
+    assert re.search(r"Projects without a budget</dt>\s*<dd[^>]*>\s*1 <small>of 2<", shown)
 
 
 def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) -> None:

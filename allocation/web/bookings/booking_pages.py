@@ -11,7 +11,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.access import access_booking, may_change, may_give_back
+from allocation.access import access_booking, may_change, may_give_back, may_see_approval
 from allocation.models import Booking, BookingEvent, Pause
 from allocation.points import BOOKING_CARDS
 from allocation.queries.bookings.after_parents import estimated_starts
@@ -130,6 +130,7 @@ def booking_answer(
     ctx = _context_of(actor, booking, waits, may_change=may)
     places = node_places_of(booking)
     summary = booking_summary(booking, ctx, may_change=may, may_give_back=may_end)
+    approval = approval_line(booking, ctx.zone, ctx.now)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
@@ -142,7 +143,8 @@ def booking_answer(
         "release_asked": _release_asked(events) if summary.give_back else None,
         "refusal": refusal,
         "possible": _possible(booking, refusal, ctx),
-        "approval": approval_line(booking, ctx.zone, ctx.now),
+        "approval": approval,
+        "may_open_approval": approval is not None and may_see_approval(actor, approval[0], ctx.now),
         "is_own": booking.owner_id == actor.user_id,
         "use": _use(request, booking, ctx),
         "cards": [card for of in BOOKING_CARDS if (card := of(actor, booking, ctx.now))],

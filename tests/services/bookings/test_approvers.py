@@ -255,3 +255,16 @@ def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(lab: L
     page = client.get("/t/helix/approvals").content.decode()
     assert "of 1000 requests" in page
     assert time.perf_counter() - began < 10
+
+
+def test_only_who_may_see_a_request_gets_a_link_to_it(lab: Lab, lead: Actor, client: Client) -> None:
+    booking = booked(lab)
+    viewer = a_member(lab.project, Role.VIEWER)
+    link = f"/t/{lab.tenant.slug}/approvals/{asked(booking).id}"
+    page = f"/t/{lab.tenant.slug}/bookings/{booking.label}"
+    with as_system():
+        leads = User.objects.get(pk=lead.user_id)
+    for user, sees in ((viewer.user, False), (leads, True)):
+        client.force_login(user)
+        assert (link in client.get(page).content.decode()) is sees
+        assert client.get(link).status_code == (200 if sees else 404)
