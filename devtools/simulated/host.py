@@ -1,13 +1,24 @@
 """The machine around simulated GPUs: it depends on its name alone, not on the real machine."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from agent.host.machine import Host
+from agent.ports.group_use import GroupUse
 from agent.ports.host_cores import CoreTopology
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.processes import LoadKind, kind_of
 
 _CORES_PER_GPU = 12
 _MEMORY_MB_PER_GPU = 128 * 1024
+# Cores, MiB of memory, and KiB a second read and written, of a program on one GPU.
+_USES: dict[LoadKind, tuple[float, int, int, int]] = {
+    "idle": (0.02, 900, 0, 0),
+    "training": (1.6, 14_000, 42_000, 900),
+    "memory": (0.8, 22_000, 6_000, 300),
+    # It decodes its input on all cores that it has by default.
+    "input": (3.9, 18_000, 310_000, 200),
+}
 
 
 def host_simulated(name: str, gpus: int) -> Host:
@@ -21,3 +32,23 @@ def core_topology_simulated(cores: int, gpu_numa: Mapping[str, int | None]) -> C
     """Returns two NUMA nodes of half the cores each."""
     half = cores // 2
     return CoreTopology({0: tuple(range(half)), 1: tuple(range(half, cores))}, gpu_numa)
+
+
+def group_use_simulated(hardware: Hardware) -> Callable[[str], GroupUse | None]:
+    """Returns a reader of what the simulated programs of a booking have used since they began. As
+    in a cgroup, nothing counts their network."""
+
+    def read(booking: str) -> GroupUse | None:
+        now = hardware.clock()
+        found = [each for gpu in hardware.gpus for each in gpu.processes.values() if each.load == booking]
+        lived = [(max(0.0, now - each.starts), _USES[kind_of(each.seed)]) for each in found]
+        if not lived:
+            return None
+        return GroupUse(
+            cpu_us=sum(int(seconds * cores * 1e6) for seconds, (cores, *_) in lived),
+            memory_mb=sum(memory for _, (_, memory, *_) in lived),
+            read_kb=sum(int(seconds * read) for seconds, (_, _, read, _) in lived),
+            written_kb=sum(int(seconds * written) for seconds, (*_, written) in lived),
+        )
+
+    return read

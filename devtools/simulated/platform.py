@@ -17,7 +17,7 @@ from devtools.simulated.device_nodes import (
     SimulatedUnits,
 )
 from devtools.simulated.hardware import Hardware
-from devtools.simulated.host import core_topology_simulated, host_simulated
+from devtools.simulated.host import core_topology_simulated, group_use_simulated, host_simulated
 from devtools.simulated.models import fleet_parse
 from devtools.simulated.nvml import installed
 from devtools.simulated.programs import (
@@ -89,5 +89,6 @@ def _hardware(
         logins=options.state / "logins",
         slices_refusal=lambda: "simulated slices limit nothing",
         is_only_owner=lambda: True,
+        group_use=group_use_simulated(hardware),
         starter=SimulatedStarter(options.state / "homes"),
     )

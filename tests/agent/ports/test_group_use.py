@@ -1,11 +1,15 @@
 """What an agent measures of the host by booking: growth of counters, and None for what is not counted."""
 
 from pathlib import Path
+from uuid import uuid5
 
 import pytest
 
 import wire
 from agent.ports.group_use import GroupUse, HostShare, HostUses, first_allocations, group_use
+from devtools.simulated.hardware import Hardware
+from devtools.simulated.host import group_use_simulated
+from devtools.simulated.processes import NAMESPACE, Process, kind_of
 
 
 def a_group(path: Path, *, cpu_us: int = 5_000_000, **files: str) -> Path:
@@ -92,3 +96,22 @@ def test_the_largest_message_is_small_enough() -> None:
     )
     message = wire.Telemetry(sent_at=1, host=(use,) * wire.HOST_USES_MAX)
     assert len(wire.seal(message, key=b"k" * 32, key_version=1).body) < wire.MAX_BYTES // 8
+
+
+def test_simulated_programs_use_the_host_by_what_they_wait_for() -> None:
+    now = [1_000.0]
+    hardware = Hardware("n", ["h100"] * 4, state=None, clock=lambda: now[0])
+    names = [f"helix.BK-{number}" for number in range(40)]
+    kinds = {kind_of(uuid5(NAMESPACE, name).int): name for name in names}
+    for pid, (gpu, name) in enumerate(zip(hardware.gpus, kinds.values(), strict=True)):
+        gpu.processes[pid] = Process(pid=pid, instance=None, label=f"a{pid}", starts=990, load=name)
+    uses = HostUses(group_use_simulated(hardware))
+    asked = {name: HostShare(name, cores=4) for name in [*kinds.values(), "helix.BK-99"]}
+    assert uses.take(asked, 0.0) == ()
+    now[0] += 10
+    found = {each.allocation: each for each in uses.take(asked, 10.0)}
+    assert found.keys() == set(kinds.values()), "a booking without a program has no group"
+    assert found[kinds["input"]].cpu_ms > 0.8 * 4 * 10_000 > found[kinds["training"]].cpu_ms
+    assert found[kinds["idle"]].cpu_ms < 1_000
+    assert found[kinds["input"]].read_kb == 3_100_000
+    assert {each.received_kb for each in found.values()} == {None}

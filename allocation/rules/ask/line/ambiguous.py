@@ -141,19 +141,6 @@ def refuse_money(reading: Reading, token: Token) -> None:
     refuse(reading, span, coded("ask_money"), [*cheapest, without])
 
 
-def refuse_two_decimals(reading: Reading, token: str, span: Span) -> bool:
-    """Returns whether `2.30h` is a problem: 30 minutes, or three tenths of an hour."""
-    found = re.fullmatch(r"(\d{1,2})\.([0-5][05])\s*(?:hours?|hrs?|h)", token)
-    if found is None or found[2] in ("00", "25", "50", "75"):
-        return False
-    hours, minutes = int(found[1]), int(found[2])
-    tenths = minutes * 60 // 100
-    choices = [f"{hours}h{each:02}m" for each in (minutes, tenths)]
-    why = coded("ask_one_or_other", first=choices[0], last=choices[1])
-    refuse(reading, span, why, reading.replacements(span, *choices))
-    return True
-
-
 def refuse_week_number(reading: Reading, token: Token) -> None:
     """`week 50`: at some time of it."""
     span, number = span_of(token), int(re.findall(r"\d+", token)[0])

@@ -9,7 +9,6 @@ from itertools import product
 from lark import Token, Tree
 
 from allocation.errors import AskError
-from allocation.rules.ask.line.ambiguous import refuse_two_decimals
 from allocation.rules.ask.when.instants import day_words
 from allocation.rules.ask.when.moment import (
     NOON,
@@ -22,7 +21,7 @@ from allocation.rules.ask.when.moment import (
 )
 from allocation.rules.ask.words.document import LONGEST_SAID, MAX_DURATION_SECONDS, duration_of
 from allocation.rules.ask.words.numbers import length_of
-from allocation.rules.ask.words.parsed import Repair
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import Clock, clock_read, duration_words
 from tenants.platform.coded import coded
@@ -147,7 +146,7 @@ def length_words(token: str) -> str:
 def length_read(reading: Reading, token: str, span: Span) -> None:
     """Sets the duration of the request."""
     text = re.sub(r"\s*,\s*", " ", length_words(token))
-    if refuse_two_decimals(reading, text, span):
+    if _is_half_said(reading, text, span):
         return
     if not _is_one_length(text):
         begin, rest = text.split(maxsplit=1)
@@ -158,6 +157,19 @@ def length_read(reading: Reading, token: str, span: Span) -> None:
     if " and a half" in text:
         seconds = length_of(text) or 0
     set_duration(reading, seconds, span)
+
+
+def _is_half_said(reading: Reading, token: str, span: Span) -> bool:
+    """Whether `2.30h` is a problem, which this adds: 30 minutes, or three tenths of an hour."""
+    found = re.fullmatch(r"(\d{1,2})\.([0-5][05])\s*(?:hours?|hrs?|h)", token)
+    if found is None or found[2] in ("00", "25", "50", "75"):
+        return False
+    hours, minutes = int(found[1]), int(found[2])
+    tenths = minutes * 60 // 100
+    choices = [f"{hours}h{each:02}m" for each in (minutes, tenths)]
+    why = coded("ask_one_or_other", first=choices[0], last=choices[1])
+    reading.add_problem(NOT_UNDERSTOOD, why, span, reading.replacements(span, *choices))
+    return True
 
 
 def _is_one_length(text: str) -> bool:
