@@ -103,6 +103,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("approval-rules", "/t/helix/approvals/rules"),
         ("stand-ins", "/t/helix/approvals/stand-ins"),
         ("zones", "/t/helix/zones"),
+        ("spare-cores", "/t/helix/p/protein-folding/spare-cores"),
         ("appeals", "/t/helix/appeals"),
         ("webhooks", "/t/helix/settings/webhooks"),
         ("chat", "/t/helix/settings/chat"),

@@ -41,7 +41,7 @@ class SpareCoresTerms:
     """Whether running work gets free cores of its nodes while it waits for input."""
 
     on: bool = term(
-        "Lend free host cores",
+        "Lend free host cores to work that waits for them",
         says="To bookings of the project whose work waits for its host, while nobody else needs the cores.",
     )
 
@@ -74,6 +74,12 @@ def spare_cores_set(*, actor: Actor, project: str, terms: SpareCoresTerms, now: 
 def is_on_for(project: UUID) -> bool:
     """Returns what a project has chosen: it is off until somebody sets it on."""
     return SpareCores.objects.filter(project=project, is_on=True).exists()
+
+
+def raised_now(project: UUID) -> QuerySet[RaisedCores]:
+    """Returns what is lent to bookings of a project now."""
+    rows = RaisedCores.objects.filter(booking__project=project, ended_at=None)
+    return rows.select_related("booking").order_by("booking__number")
 
 
 def cores_raised(bookings: Collection[UUID]) -> dict[UUID, int]:

@@ -105,6 +105,29 @@ def test_the_owner_is_notified_with_the_numbers(site: Site, waiting: Allocation)
     assert turned(1) == 0
 
 
+def test_a_lead_sets_it_on_the_page_and_sees_what_is_lent(
+    site: Site, waiting: Allocation, client: Client
+) -> None:
+    page, link = "/t/helix/p/folding/spare-cores", "/p/folding/spare-cores"
+    booking = f"/t/helix/bookings/{waiting.booking.label}"
+    client.force_login(site.people["researcher"])
+    assert "A lead of the project chooses it." in flat(client.get(page).content.decode())
+    assert link not in client.get(booking).content.decode()
+    assert client.post(page, {"act": "set", "on": "on"}).status_code == 403
+    client.force_login(site.people["outsider"])
+    assert client.get(page).status_code == 404
+    client.force_login(site.people["lead"])
+    assert link in client.get(booking).content.decode()
+    assert client.post(page, {"act": "set", "on": "on"}).status_code == 302
+    assert turned() == 1
+    shown = flat(client.get(page).content.decode())
+    assert waiting.booking.label in shown
+    assert '<td class="num">12</td>' in shown
+    client.post(page, {"act": "set"})
+    assert turned(1) == 1, "what was lent is taken back"
+    assert "No booking of this project has lent cores." in flat(client.get(page).content.decode())
+
+
 @pytest.mark.parametrize(
     "change",
     [{"spare": 0}, {"cores": 0}, {"cpu_seconds": 1_800}, {"at": AT - timedelta(hours=1)}],
