@@ -14,7 +14,6 @@ from allocation.web.bookings import (
     series,
     site_booking,
     site_bookings,
-    waitlist,
 )
 from allocation.web.bookings.request_panel import panel
 from allocation.web.changes import change_page
@@ -68,7 +67,6 @@ urlpatterns = [
     *change_page.urlpatterns,
     *decision_pages.urlpatterns,
     *ops_decisions.urlpatterns,
-    *waitlist.urlpatterns,
     *series.urlpatterns,
     *arrays.urlpatterns,
     *labs_page.urlpatterns,

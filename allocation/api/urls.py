@@ -43,14 +43,6 @@ from allocation.api.bookings.room.availability import Availability
 from allocation.api.bookings.room.use import BookingUse, GpuUseOne
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
-from allocation.api.bookings.waitlist import (
-    OfferAccept,
-    OfferDecline,
-    WaitAnyOf,
-    WaitEntryWake,
-    WaitList,
-    WaitOffers,
-)
 from allocation.api.decisions.decisions import DecisionOne, DecisionReplays, Decisions
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.bulk import BulkActs, BulkPreview
@@ -257,12 +249,6 @@ urlpatterns = [
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("corrections", Corrections.as_view(), name="api-corrections"),
-    path("waitlist", WaitList.as_view(), name="api-waitlist"),
-    path("waitlist/any-of", WaitAnyOf.as_view(), name="api-waitlist-any-of"),
-    path("waitlist/<uuid:entry_id>/wake", WaitEntryWake.as_view(), name="api-waitlist-wake"),
-    path("offers", WaitOffers.as_view(), name="api-offers"),
-    path("offers/<uuid:offer_id>/accept", OfferAccept.as_view(), name="api-offer-accept"),
-    path("offers/<uuid:offer_id>/decline", OfferDecline.as_view(), name="api-offer-decline"),
     path("approvals", Approvals.as_view(), name="api-approvals"),
     path("approvals/<uuid:approval_id>", ApprovalOne.as_view(), name="api-approval"),
     path(

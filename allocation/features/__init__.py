@@ -27,6 +27,7 @@ FEATURES = Features(
     "progress",
     "stand_ins",
     "turn_round",
+    "waiting_list",
     "workloads",
     "zones",
 )

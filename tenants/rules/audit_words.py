@@ -92,8 +92,6 @@ ACTIONS = {
     "membership.removed": "removed a member",
     "membership.set": "set a member's role",
     "month.close": "closed the month {object}",
-    "offer.accept": "accepted an offer for booking {object}",
-    "offer.decline": "declined an offer for booking {object}",
     "override.asked": "asked for more than a limit allows",
     "override.declined": "declined a request for more",
     "override.ended": "ended an exception from a limit",

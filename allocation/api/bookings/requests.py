@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from allocation.errors import AskError
 from allocation.models import WaitMode
+from allocation.points.bookings import Windows
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.ask.words.document import LONGEST_SAID, MOST_SAID, seconds_said
@@ -23,7 +24,6 @@ from allocation.services.bookings.remedy_lines import lines_offered
 from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
-from allocation.services.bookings.wait_entries import Windows
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import invalid

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from allocation.points.bookings import Windows
 from allocation.rules.ask import AskDocument
-from allocation.services.bookings.wait_entries import Windows
 from allocation.services.record.history import Event
 
 

@@ -10,12 +10,15 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from rest_framework import serializers
 
-from allocation.access import access_wait_entry
-from allocation.models import Booking, WaitEntry
+from allocation.features.waiting_list.models import WaitEntry
+from allocation.features.waiting_list.offers import offer_withdraw
+from allocation.features.waiting_list.queries import access_wait_entry
+from allocation.models import Booking
+from allocation.rules.changes import MOST_WAITING
 from allocation.rules.states import ON_WAITLIST, State
 from allocation.services.bookings.approval.decisions import approval_withdraw
-from allocation.services.bookings.waiting.offers import offer_withdraw
 from allocation.services.bookings.withdrawals import booking_withdraw
 from allocation.services.record.history import Event
 from allocation.services.runs.transition import booking_change, booking_lock
@@ -23,17 +26,37 @@ from allocation.words.events import EventText, event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.terms import term, terms
 
 _WAITS = (State.REQUESTED, State.AWAITING_APPROVAL, *ON_WAITLIST)
 
 
-def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -> list[WaitEntry]:
+@terms
+class ExcludeTerms:
+    """Entries of which only one is wanted."""
+
+    entries: Sequence[UUID] = term(
+        "Entries",
+        default=(),
+        body=serializers.ListField(
+            child=serializers.UUIDField(),
+            min_length=1,
+            max_length=MOST_WAITING,
+            help_text="Ids of open entries of one person. One alone excludes none any more.",
+        ),
+    )
+
+
+def entries_exclude(*, actor: Actor, terms: ExcludeTerms, now: datetime) -> list[WaitEntry]:
     """Makes open entries of one person exclude each other, in place of what they excluded before.
     One alone excludes nothing any more. Idempotent.
 
     Raises:
-        Refused: `not_found`, `not_allowed`, `entry_over`, `entries_of_one`, `entry_twice`.
+        Refused: `no_entries`, `not_found`, `not_allowed`, `entry_over`, `entries_of_one`, `entry_twice`.
     """
+    entry_ids = terms.entries
+    if not entry_ids:
+        raise invalid("no_entries", refusal_text("no_entries"), "entries")
     if len(set(entry_ids)) != len(entry_ids):
         raise invalid("entry_twice", refusal_text("entry_twice"), "entries")
     with transaction.atomic():
@@ -46,7 +69,7 @@ def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -
         }
         rows = WaitEntry.objects.select_for_update().filter(id__in=entry_ids).order_by("id")
         entries = list(rows)
-        lost = set(rivals_due().values_list("id", flat=True))
+        lost = set(rivals_due(now).values_list("id", flat=True))
         for entry in entries:
             if entry.slot is None or entry.id in lost:
                 label = bookings[entry.booking_id].label
@@ -63,7 +86,7 @@ def entries_exclude(*, actor: Actor, entry_ids: Sequence[UUID], now: datetime) -
     return entries
 
 
-def bookings_exclude(*, actor: Actor, bookings: Sequence[Booking], now: datetime) -> None:
+def bookings_exclude(actor: Actor, bookings: Sequence[Booking], now: datetime) -> None:
     """Makes the entries of bookings that were just made exclude each other.
 
     Raises:
@@ -73,13 +96,13 @@ def bookings_exclude(*, actor: Actor, bookings: Sequence[Booking], now: datetime
     entries = list(WaitEntry.objects.filter(booking__in=ids).values_list("id", flat=True))
     if len(entries) < max(2, len(ids)):
         raise invalid("any_of_waits", refusal_text("any_of_waits"), "any_of")
-    entries_exclude(actor=actor, entry_ids=entries, now=now)
+    entries_exclude(actor=actor, terms=ExcludeTerms(entries=entries), now=now)
     for booking in bookings:
         booking.refresh_from_db(fields=["version"])
 
 
-def rivals_due() -> QuerySet[WaitEntry]:
-    """Returns the open entries of groups of which one has a place."""
+def rivals_due(now: datetime) -> QuerySet[WaitEntry]:
+    """Returns the open entries of groups of which one has a place by now."""
     met = WaitEntry.objects.filter(any_of=OuterRef("any_of"), is_met=True)
     return WaitEntry.objects.filter(Exists(met), slot__isnull=False, any_of__isnull=False)
 
@@ -87,7 +110,7 @@ def rivals_due() -> QuerySet[WaitEntry]:
 def rivals_withdraw(now: datetime) -> int:
     """Cancels the bookings whose group has a place, with all of their money. Returns how many. For
     the turn of the solver, before its snapshot."""
-    due = rivals_due().order_by("booking_id").values_list("booking_id", "any_of")
+    due = rivals_due(now).order_by("booking_id").values_list("booking_id", "any_of")
     return sum(_withdraw(booking_id, group, now) for booking_id, group in list(due))
 
 
@@ -105,8 +128,7 @@ def _withdraw(booking_id: UUID, group: UUID | None, now: datetime) -> int:
         booking = booking_lock(booking_id, "tier", "project", "owner")
         if booking.state not in _WAITS:
             return 0
-        if booking.state == State.OFFERED:
-            offer_withdraw(booking, now)
+        offer_withdraw(booking, now)
         if booking.state == State.AWAITING_APPROVAL:
             approval_withdraw(booking, now)
         met = WaitEntry.objects.select_related("booking").get(any_of=group, is_met=True)

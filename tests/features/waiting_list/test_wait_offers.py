@@ -8,11 +8,12 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError
 
-from allocation.models import Allocation, Booking, WaitEntry, WaitOffer
+from allocation.features.waiting_list.models import WaitEntry, WaitOffer
+from allocation.features.waiting_list.offers import offer_accept, offer_decline
+from allocation.models import Allocation, Booking
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
-from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
 from allocation.services.decide.cycle import is_anything_due
 from allocation.services.decide.replay import decision_replay
 from tenants.access import Actor
@@ -21,9 +22,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
-from tests.roles import as_system
-from tests.servers.servers import Servers
-from tests.services.bookings.test_wait_list import (
+from tests.features.waiting_list.test_wait_list import (
     SECOND,
     TUESDAY,
     all_is_well,
@@ -36,6 +35,8 @@ from tests.services.bookings.test_wait_list import (
     open_entries,
     states,
 )
+from tests.roles import as_system
+from tests.servers.servers import Servers
 
 pytestmark = pytest.mark.turn
 

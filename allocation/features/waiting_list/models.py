@@ -7,9 +7,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from allocation.models.bookings import Booking, WaitMode
-from allocation.models.decisions import Decision
-from allocation.rules.waiting import MOST_ENTRIES, MOST_EXPIRED
+from allocation.features.waiting_list.rules import MOST_EXPIRED
+from allocation.models import Booking, Decision, WaitMode
+from allocation.rules.changes import MOST_WAITING
 from billing.models import MONEY
 from tenants.models import Tenant
 
@@ -57,7 +57,7 @@ class WaitEntry(models.Model):
             models.UniqueConstraint(fields=["tenant", "id"], name="wait_entry_in_tenant"),
             models.UniqueConstraint(fields=["any_of"], name="wait_entry_met_once", condition=Q(is_met=True)),
             models.CheckConstraint(
-                condition=Q(slot=None) | Q(slot__gte=1, slot__lte=MOST_ENTRIES),
+                condition=Q(slot=None) | Q(slot__gte=1, slot__lte=MOST_WAITING),
                 name="wait_entry_slot_sane",
             ),
             models.CheckConstraint(

@@ -6,9 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.models import Booking, BookingEvent, EventCounter, WaitEntry
+from allocation.features.waiting_list.models import WaitEntry
+from allocation.models import Booking, BookingEvent, EventCounter
+from allocation.rules.changes import MOST_WAITING
 from allocation.rules.states import State
-from allocation.rules.waiting import MOST_ENTRIES
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.creation import booking_request
@@ -167,13 +168,13 @@ def test_cancelled_on_the_list_its_money_is_free_at_once(lab: Lab) -> None:
 
 
 def test_a_person_has_five_entries_and_what_can_not_wait_is_refused(lab: Lab) -> None:
-    for number in range(MOST_ENTRIES):
+    for number in range(MOST_WAITING):
         booked(lab, TUESDAY + number * 2 * HOUR)
     with pytest.raises(Refused) as refused:
         booked(lab)
     assert (refused.value.code, refused.value.numbers) == ("too_many_entries", {"most": 5})
     with as_system():
-        assert Booking.objects.count() == MOST_ENTRIES
+        assert Booking.objects.count() == MOST_WAITING
     cycled(NOW)
     # All of them had room, so their entries are closed.
     assert open_entries() == 0

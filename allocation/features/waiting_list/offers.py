@@ -9,22 +9,19 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from allocation.access import access_wait_offer
-from allocation.models import Booking, PlannedStrength, WaitEntry, WaitOffer
+from allocation.features.waiting_list.models import WaitEntry, WaitOffer
+from allocation.features.waiting_list.queries import access_wait_offer
+from allocation.features.waiting_list.rules import MOST_EXPIRED, windows_without
+from allocation.models import Booking, PlannedStrength
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.rules.waiting import MOST_EXPIRED, windows_without
 from allocation.services.bookings.approval.requests import rules_in_force, rules_met
 from allocation.services.bookings.checks.offers import most_of
 from allocation.services.record.costs import rate_of, unpaid_setup
 from allocation.services.record.history import Event
 from allocation.services.record.refusals import refusal
-from allocation.services.runs.transition import (
-    booking_lock,
-    booking_move,
-    planned_rows_supersede,
-)
+from allocation.services.runs.transition import booking_lock, booking_move, planned_rows_supersede
 from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
@@ -99,7 +96,8 @@ def offer_decline(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:
         entry.expired_count = 0
         entry.save(update_fields=["windows", "expired_count"])
         text = event_text("offer_declined", actor=actor.name)
-        _back_to_the_list(booking, Event("offer_declined", text, actor.user_id), now)
+        event = Event("offer_declined", text, actor.user_id)
+        booking_move(booking, State.WAITLISTED, event=event, now=now)
         if not left:
             _leave(booking, actor, now)
         _audit(actor, "offer.decline", booking, offer, now)
@@ -108,7 +106,9 @@ def offer_decline(*, actor: Actor, offer_id: UUID, now: datetime) -> WaitOffer:
 
 
 def offer_withdraw(booking: Booking, now: datetime) -> None:
-    """Withdraws the open offer of a locked booking that its owner cancels."""
+    """Withdraws the open offer of a locked booking, if it has one."""
+    if booking.state != State.OFFERED:
+        return
     for offer in WaitOffer.objects.select_for_update().filter(booking=booking, state=OPEN):
         _close(offer, WaitOffer.State.WITHDRAWN, now)
 
@@ -119,10 +119,12 @@ def offers_due(now: datetime) -> QuerySet[WaitOffer]:
 
 
 def offers_expire(now: datetime) -> int:
-    """Ends the offers that nobody has answered in time; returns how many. For the cycle: an answer
-    in time that committed first counts, because both lock the booking."""
+    """Ends the offers that nobody has answered in time; no booking ends. An answer in time that
+    committed first counts, because both lock the booking."""
     due = offers_due(now).order_by("booking_id").values_list("id", "booking_id")
-    return sum(_expire(offer, booking, now) for offer, booking in list(due))
+    for offer, booking in list(due):
+        _expire(offer, booking, now)
+    return 0
 
 
 def approval_refuse(actor: Actor, booking: Booking, cost: Decimal, now: datetime) -> None:
@@ -182,10 +184,6 @@ def _close(offer: WaitOffer, state: WaitOffer.State, now: datetime, actor: Actor
     offer.save(update_fields=["state", "decided_at", "decided_by"])
 
 
-def _back_to_the_list(booking: Booking, event: Event, now: datetime) -> None:
-    booking_move(booking, State.WAITLISTED, event=event, now=now)
-
-
 def _leave(booking: Booking, actor: Actor, now: datetime) -> None:
     text = event_text("no_window_left")
     booking_move(
@@ -199,12 +197,12 @@ def _leave(booking: Booking, actor: Actor, now: datetime) -> None:
     )
 
 
-def _expire(offer_id: UUID, booking_id: UUID, now: datetime) -> int:
+def _expire(offer_id: UUID, booking_id: UUID, now: datetime) -> None:
     with transaction.atomic():
         booking = booking_lock(booking_id, "tier", "project")
         offer = WaitOffer.objects.select_for_update().get(id=offer_id)
         if offer.state != OPEN or offer.until > now:
-            return 0
+            return
         _close(offer, WaitOffer.State.EXPIRED, now)
         planned_rows_supersede(booking)
         entry = WaitEntry.objects.select_for_update().get(booking=booking)
@@ -212,8 +210,7 @@ def _expire(offer_id: UUID, booking_id: UUID, now: datetime) -> int:
         entry.save(update_fields=["expired_count"])
         is_last = entry.expired_count >= MOST_EXPIRED
         text = event_text("offers_end" if is_last else "offer_expired")
-        _back_to_the_list(booking, Event("offer_expired", text), now)
-    return 1
+        booking_move(booking, State.WAITLISTED, event=Event("offer_expired", text), now=now)
 
 
 def _audit(actor: Actor, action: str, booking: Booking, offer: WaitOffer, now: datetime) -> None:

@@ -6,15 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from allocation.models import Booking, WaitEntry
-from allocation.services.bookings.waiting.groups import entries_exclude
+from allocation.features.waiting_list.groups import ExcludeTerms, entries_exclude
+from allocation.features.waiting_list.models import WaitEntry
+from allocation.models import Booking
 from allocation.services.decide.cycle import is_anything_due
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab
-from tests.roles import as_system
-from tests.servers.servers import Servers
-from tests.services.bookings.test_wait_list import (
+from tests.features.waiting_list.test_wait_list import (
     SECOND,
     TUESDAY,
     all_is_well,
@@ -26,6 +25,8 @@ from tests.services.bookings.test_wait_list import (
     now_of,
     states,
 )
+from tests.roles import as_system
+from tests.servers.servers import Servers
 
 pytestmark = pytest.mark.turn
 
@@ -41,7 +42,7 @@ def excluded(lab: Lab, *bookings: Booking, now: datetime = NOW) -> None:
         rows = WaitEntry.objects.filter(booking__in=[each.id for each in bookings])
         ids = list(rows.values_list("id", flat=True))
     with tenant_tx(lab.tenant_id):
-        entries_exclude(actor=lab.actor, entry_ids=ids, now=now)
+        entries_exclude(actor=lab.actor, terms=ExcludeTerms(entries=ids), now=now)
 
 
 def test_the_first_that_gets_a_place_ends_the_others_even_in_one_turn(lab: Lab) -> None:
@@ -87,8 +88,8 @@ def test_only_open_entries_of_one_person_exclude_each_other_and_one_alone_none(l
         entry = WaitEntry.objects.get(booking=one).id
     other_lab = replace(lab, actor=a_lab("nimbus").actor)
     with pytest.raises(Refused) as refused, tenant_tx(lab.tenant_id):
-        entries_exclude(actor=other_lab.actor, entry_ids=[entry], now=NOW)
+        entries_exclude(actor=other_lab.actor, terms=ExcludeTerms(entries=[entry]), now=NOW)
     assert refused.value.code == "not_found"
     with pytest.raises(Refused) as refused, tenant_tx(lab.tenant_id):
-        entries_exclude(actor=lab.actor, entry_ids=[entry, entry], now=NOW)
+        entries_exclude(actor=lab.actor, terms=ExcludeTerms(entries=[entry, entry]), now=NOW)
     assert refused.value.code == "entry_twice"

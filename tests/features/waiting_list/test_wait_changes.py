@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from allocation.models import Booking, WaitEntry
+from allocation.features.waiting_list.models import WaitEntry
+from allocation.models import Booking
 from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.services.bookings.change.waiting import entry_wake
+from allocation.features.waiting_list.entries import entry_wake
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.invariants import invariants_check
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders_allocation import HOUR, NOW, Lab, a_lab
-from tests.roles import as_system
-from tests.servers.servers import Servers
-from tests.services.bookings.test_wait_list import (
+from tests.features.waiting_list.test_wait_list import (
     SECOND,
     TUESDAY,
     booked,
@@ -27,6 +26,8 @@ from tests.services.bookings.test_wait_list import (
     now_of,
     states,
 )
+from tests.roles import as_system
+from tests.servers.servers import Servers
 
 PRICE = Decimal("4.80")
 

@@ -1,11 +1,9 @@
-"""Rules of the waiting list: how many entries and unanswered offers, and when none is made."""
+"""Rules of the waiting list: how many offers stay unanswered, and when none is made."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-MOST_ENTRIES = 5
-"""Open entries of a person."""
 MOST_EXPIRED = 2
 """Offers in a row without an answer, after which an entry gets no more."""
 NIGHT_FROM, NIGHT_UNTIL = 22, 7

@@ -1,30 +1,43 @@
-"""The waiting list and its offers: list them, wait for a window, accept or decline a place."""
+"""REST of the waiting list: list it, wait for a window, accept or decline a place."""
 
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db.models import QuerySet
 from django.http.response import HttpResponseBase
+from django.urls import path
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocation.access import access_wait_entry, access_wait_offer
 from allocation.api.bookings.requests import BookingIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, new_booking_data
-from allocation.models import WaitEntry, WaitMode, WaitOffer
-from allocation.queries.bookings.timelines.waiting import entries_visible, offers_visible
-from allocation.rules.waiting import MOST_ENTRIES
-from allocation.services.bookings.change.waiting import entry_wake
+from allocation.features.waiting_list.entries import entry_wake
+from allocation.features.waiting_list.groups import ExcludeTerms, entries_exclude
+from allocation.features.waiting_list.models import WaitEntry, WaitOffer
+from allocation.features.waiting_list.offers import offer_accept, offer_cost, offer_decline
+from allocation.features.waiting_list.queries import (
+    access_wait_entry,
+    access_wait_offer,
+    entries_visible,
+    offers_visible,
+)
+from allocation.models import WaitMode
 from allocation.services.bookings.creation import booking_create
-from allocation.services.bookings.waiting.groups import entries_exclude
-from allocation.services.bookings.waiting.offers import offer_accept, offer_cost, offer_decline
 from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView, list_response
+from tenants.api.endpoints import Endpoints
 from tenants.api.idempotency import booking_id
+from tenants.api.project_tokens import IN_PROJECT
+from tenants.api.scopes import WRITES
+from tenants.models import Scope
 from tenants.platform.rest.fields import Instant, Money, Strict
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
+from tenants.platform.rest.terms import Username
+
+rest = Endpoints(Scope.BOOK, in_project=True)
 
 
 class WaitWindowOut(serializers.Serializer[Any]):
@@ -39,7 +52,7 @@ class WaitEntryOut(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     booking = serializers.CharField(source="booking.label")
-    owner = serializers.CharField(source="owner.get_username")
+    owner = Username()
     mode = serializers.ChoiceField(
         choices=WaitMode.values, help_text="`auto`: booked when there is room. `offer`: offered."
     )
@@ -138,96 +151,43 @@ class WaitList(ApiView):
         return self.once(work)
 
 
-class WaitEntryWake(ApiView):
-    """Wakes an entry."""
-
-    @described("act_wake_waiting", "Get offers again", answer=WaitEntryOut)
-    def post(self, request: Request, entry_id: UUID) -> HttpResponseBase:
-        """Makes an entry get offers again after two without an answer. Waking it again changes
-        nothing."""
-
-        def work() -> Response:
-            entry = entry_wake(actor=self.actor, entry_id=entry_id, now=self.now)
-            return Response(WaitEntryOut(access_wait_entry(self.actor, entry.id)).data)
-
-        return self.once(work)
+@rest.post("waitlist/<uuid:entry_id>/wake", "Get offers again", WaitEntryOut)
+def wake_waiting(call: ApiView, entry_id: UUID) -> WaitEntry:
+    """Makes an entry get offers again after two without an answer. Waking it again changes
+    nothing."""
+    entry_wake(actor=call.actor, entry_id=entry_id, now=call.now)
+    return access_wait_entry(call.actor, entry_id)
 
 
-class ExcludeIn(Strict):
-    """Entries of which only one is wanted."""
-
-    entries = serializers.ListField(
-        child=serializers.UUIDField(),
-        min_length=1,
-        max_length=MOST_ENTRIES,
-        help_text="Ids of open entries of one person. One alone excludes none any more.",
-    )
+@rest.post("waitlist/any-of", "Book only one of several", WaitEntryOut, terms=ExcludeTerms, many=True)
+def exclude_waiting(call: ApiView, terms: ExcludeTerms) -> list[WaitEntry]:
+    """Makes entries exclude each other: when one is booked, or an offer of one is accepted, the
+    others are cancelled at no cost. Replaces what they excluded before."""
+    rows = entries_exclude(actor=call.actor, terms=terms, now=call.now)
+    return [access_wait_entry(call.actor, row.id) for row in rows]
 
 
-class WaitAnyOf(ApiView):
-    """Entries that exclude each other."""
-
-    @described(
-        "act_exclude_waiting",
-        "Book only one of several",
-        answer=WaitEntryOut(many=True),
-        request=ExcludeIn,
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """Makes entries exclude each other: when one is booked, or an offer of one is accepted, the
-        others are cancelled at no cost. Replaces what they excluded before."""
-        sent = self.sent(ExcludeIn)
-
-        def work() -> Response:
-            rows = entries_exclude(actor=self.actor, entry_ids=sent["entries"], now=self.now)
-            shown = [access_wait_entry(self.actor, row.id) for row in rows]
-            return Response(WaitEntryOut(shown, many=True).data)
-
-        return self.once(work)
+@rest.list("offers", "List offers", WaitOfferOut, order=("-made_at", "-id"))
+def list_offers(call: ApiView) -> QuerySet[WaitOffer]:
+    """Returns the offers that you may answer, and answered ones, newest first."""
+    return offers_visible(call.actor)
 
 
-class WaitOffers(ApiView):
-    """Offers of places."""
-
-    queries = {"GET": PageQuery}
-
-    @described("list_offers", "List offers", answer=page(WaitOfferOut), query=PageQuery)
-    def get(self, request: Request) -> Response:
-        """Returns the offers that you may answer, and answered ones, newest first."""
-        with self.tx():
-            found, following = page_of(
-                offers_visible(self.actor),
-                keys=("-made_at", "-id"),
-                query=self.query,
-                scope=f"offers:{self.actor.tenant_id}:{self.actor.user_id}",
-            )
-            return list_response(WaitOfferOut(found, many=True).data, following)
+@rest.post("offers/<uuid:offer_id>/accept", "Accept an offer", WaitOfferOut)
+def accept_offer(call: ApiView, offer_id: UUID) -> WaitOffer:
+    """Holds the money and makes the place a booking at once. After `until`, or twice: 409. If
+    the budget is short, the offer stays open."""
+    offer_accept(actor=call.actor, offer_id=offer_id, now=call.now)
+    return access_wait_offer(call.actor, offer_id)
 
 
-class OfferAccept(ApiView):
-    """Accepts a place."""
-
-    @described("act_accept_offer", "Accept an offer", answer=WaitOfferOut)
-    def post(self, request: Request, offer_id: UUID) -> HttpResponseBase:
-        """Holds the money and makes the place a booking at once. After `until`, or twice: 409. If
-        the budget is short, the offer stays open."""
-
-        def work() -> Response:
-            offer_accept(actor=self.actor, offer_id=offer_id, now=self.now)
-            return Response(WaitOfferOut(access_wait_offer(self.actor, offer_id)).data)
-
-        return self.once(work)
+@rest.post("offers/<uuid:offer_id>/decline", "Decline an offer", WaitOfferOut)
+def decline_offer(call: ApiView, offer_id: UUID) -> WaitOffer:
+    """Declines the offer: the next entry gets it. You get no other offer of this time."""
+    offer_decline(actor=call.actor, offer_id=offer_id, now=call.now)
+    return access_wait_offer(call.actor, offer_id)
 
 
-class OfferDecline(ApiView):
-    """Declines a place."""
-
-    @described("act_decline_offer", "Decline an offer", answer=WaitOfferOut)
-    def post(self, request: Request, offer_id: UUID) -> HttpResponseBase:
-        """Declines the offer: the next entry gets it. You get no other offer of this time."""
-
-        def work() -> Response:
-            offer_decline(actor=self.actor, offer_id=offer_id, now=self.now)
-            return Response(WaitOfferOut(access_wait_offer(self.actor, offer_id)).data)
-
-        return self.once(work)
+WRITES["api-waitlist"] = Scope.BOOK
+IN_PROJECT.add("api-waitlist")
+urlpatterns = [path("waitlist", WaitList.as_view(), name="api-waitlist"), *rest.urls]

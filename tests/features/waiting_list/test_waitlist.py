@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking, WaitOffer
+from allocation.features.waiting_list.models import WaitOffer
+from allocation.models import Booking
 from allocation.services.decide.cycle import cycle_run
 from portal.integrations.mail.message import section_of
 from tenants.models import Mail

@@ -1,17 +1,52 @@
-"""The waiting list and its offers, as far as a person may see them."""
+"""The waiting list and its offers, as far as a person may see or answer them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from allocation.models import BookingChange, WaitEntry, WaitOffer
+from allocation.access import may_change
+from allocation.features.waiting_list.models import WaitEntry, WaitOffer
+from allocation.models import BookingChange
 from allocation.queries.bookings.timelines.rows import Waited
 from allocation.rules.ask import classes_asked
 from allocation.rules.states import State
+from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import Role
+from tenants.platform.errors import denied, missing
+
+
+def access_wait_offer(actor: Actor, offer_id: UUID) -> WaitOffer:
+    """Returns an offer of the waiting list that the actor may answer.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    rows = WaitOffer.objects.select_related("booking__project", "booking__tier", "booking__owner")
+    found = rows.filter(tenant_id=actor.tenant_id, id=offer_id).first()
+    if found is None or actor.role_in(found.booking.project_id) is None:
+        raise missing("offer")
+    if not may_change(actor, found.booking):
+        raise denied(refusal_text("offer_not_yours"))
+    return found
+
+
+def access_wait_entry(actor: Actor, entry_id: UUID) -> WaitEntry:
+    """Returns an entry of the waiting list that the actor may change.
+
+    Raises:
+        Refused: `not_found` or `not_allowed`.
+    """
+    rows = WaitEntry.objects.select_related("booking__project", "booking__owner", "owner")
+    found = rows.filter(tenant_id=actor.tenant_id, id=entry_id).first()
+    if found is None or actor.role_in(found.booking.project_id) is None:
+        raise missing("entry")
+    if not may_change(actor, found.booking):
+        raise denied(refusal_text("booking_not_yours"))
+    return found
 
 
 def entries_visible(actor: Actor) -> QuerySet[WaitEntry]:
