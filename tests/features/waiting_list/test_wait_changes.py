@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from allocation.features.waiting_list.entries import entry_wake
 from allocation.features.waiting_list.models import WaitEntry
 from allocation.models import Booking
 from allocation.services.bookings.change.changes import Patch, booking_patch
-from allocation.features.waiting_list.entries import entry_wake
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.decide.invariants import invariants_check
 from tenants.platform.errors import Refused
