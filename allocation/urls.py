@@ -7,7 +7,6 @@ from allocation.web.approvals import (
     tier_versions_page,
 )
 from allocation.web.bookings import (
-    arrays,
     booking_acts,
     booking_pages,
     list_page,
@@ -68,7 +67,6 @@ urlpatterns = [
     *decision_pages.urlpatterns,
     *ops_decisions.urlpatterns,
     *series.urlpatterns,
-    *arrays.urlpatterns,
     *labs_page.urlpatterns,
     *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,

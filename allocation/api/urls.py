@@ -29,10 +29,10 @@ from allocation.api.bookings.acts import (
     BookingExtend,
     BookingMoreTime,
     BookingRelease,
+    BookingResult,
     BookingStillNeeded,
     BookingUndo,
 )
-from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
 from allocation.api.bookings.batches import BookingBatch
 from allocation.api.bookings.bookings import BookingEvents, BookingOne, Bookings, BookingWhy
 from allocation.api.bookings.corrections import Corrections
@@ -145,14 +145,7 @@ class SeriesConverter(ReferenceConverter):
     regex = r"sr_[0-9a-f]{32}"
 
 
-class ArrayConverter(ReferenceConverter):
-    """Matches an array's id, `ar_<hex>`, or its number, `BK-2041`."""
-
-    regex = r"ar_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
-
-
 register_converter(ReferenceConverter, "booking")
-register_converter(ArrayConverter, "array")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
@@ -281,8 +274,6 @@ urlpatterns = [
         ApprovalAlternative.as_view(),
         name="api-approval-alternative",
     ),
-    path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
-    path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
     path("tier-versions", TierVersions.as_view(), name="api-tier-versions"),
     path(
         "tier-versions/<uuid:version_id>/withdraw",

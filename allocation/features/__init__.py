@@ -10,6 +10,7 @@ FEATURES = Features(
     __name__,
     "appeals",
     "approval_rules",
+    "arrays",
     "calendars",
     "capacity",
     "clusters",

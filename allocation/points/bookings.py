@@ -70,7 +70,10 @@ class TurnStep:
 
 
 TURN_STEPS: dict[str, TurnStep] = {}
-"""The steps of features by their names, in their order."""
+"""The steps of features that end what is over, by their names and in their order."""
+
+TURN_PREPARES: dict[str, TurnStep] = {}
+"""The steps of features that bring bookings up to date after that. What they return is not counted."""
 
 
 @dataclass(frozen=True, slots=True)

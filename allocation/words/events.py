@@ -6,11 +6,12 @@ adds `starts` or `until` in its reader's zone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext_lazy
+from django.utils.translation import gettext_lazy
 
 from allocation.words.amounts import Facts
 from allocation.words.fleet import FleetText, fleet_sentence
@@ -45,7 +46,9 @@ def event_text(code: str, /, **facts: Any) -> EventText:  # noqa: ANN401 (facts 
     return EventText(code, facts)
 
 
-def event_sentences_add(sentences: Mapping[str, Promise], until: Mapping[str, Promise]) -> None:
+def event_sentences_add(
+    sentences: Mapping[str, Promise], until: Mapping[str, Promise] = MappingProxyType({})
+) -> None:
     """Adds the sentences of a feature, and by kind of event what its second time is."""
     _SENTENCES.update(sentences)
     _UNTIL.update(until)
@@ -216,17 +219,6 @@ _SENTENCES: dict[str, Text] = {
     ),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     "parents_over": gettext_lazy("The bookings that it depends on are over."),
-    "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),
-    "array_started": gettext_lazy("The array %(label)s has started (elements: %(count)s)."),
-    "array_failures": gettext_lazy("Failed elements of the array %(label)s: %(failures)s of %(count)s."),
-    "array_ended": gettext_lazy(
-        "The array %(label)s is over (elements: %(count)s): %(ended)s ended and %(failures)s failed."
-    ),
-    "array_stopped": ngettext_lazy(
-        "Cancelled, because %(failures)s element of its array has failed. It costs nothing.",
-        "Cancelled, because %(failures)s elements of its array have failed. It costs nothing.",
-        "failures",
-    ),
     # Hand-overs
     "hand_over_offered": gettext_lazy("%(actor)s offered it to %(taker)s."),
     "hand_over_declined": gettext_lazy("%(taker)s declined it; its owner stays."),

@@ -384,9 +384,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "array_fixed": gettext_lazy(
         "The elements of an array start one after the other. Leave out the start, or give a deadline."
     ),
-    "bad_elements": gettext_lazy(
-        "%(label)s has the elements 1 to %(count)s. Write them as 17 or 3-20, separated by commas."
-    ),
     "array_not_booking": gettext_lazy(
         "%(label)s is an array. Name one of its elements, such as %(label)s[1]."
     ),

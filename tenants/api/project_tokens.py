@@ -87,8 +87,6 @@ IN_PROJECT = {
     "api-approval-counter",
     "api-approval-decline",
     "api-approvals",
-    "api-array",
-    "api-array-cancel",
     "api-availability",
     "api-booking",
     "api-booking-acknowledge",

@@ -98,7 +98,6 @@ WRITES: dict[str, str] = {
     "api-booking-change": Scope.BOOK,
     "api-booking-undo": Scope.BOOK,
     "api-booking-result": Scope.BOOK,
-    "api-array-cancel": Scope.BOOK,
     "api-approval-approve": Scope.PROJECT,
     "api-approval-decline": Scope.PROJECT,
     "api-approval-counter": Scope.PROJECT,

@@ -9,10 +9,9 @@ from datetime import datetime
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
-from allocation.points.bookings import PLAN_WRITTEN, TURN_STEPS
+from allocation.points.bookings import PLAN_WRITTEN, TURN_PREPARES, TURN_STEPS
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.pools import class_of, is_pooled
-from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import approvals_expire
 from allocation.services.bookings.change.calendar_cuts import calendar_cut
 from allocation.services.bookings.departures import departures_apply
@@ -212,8 +211,9 @@ def _prepare(work: Work, now: datetime) -> None:
         work.done(restraints_apply(now))
     if work.take("changes_open"):
         changes_sweep(now)
-    if work.take("arrays"):
-        arrays_advance(now)
+    for name, step in TURN_PREPARES.items():
+        if work.take(name):
+            step.run(now)
     if work.take("dependants"):
         dependencies_advance(now)
 

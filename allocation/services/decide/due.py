@@ -7,14 +7,13 @@ from django.db.models import Q, QuerySet
 
 from allocation.models import (
     Booking,
-    BookingArray,
     BookingChange,
     CompactionOrder,
     Maintenance,
     PortalMode,
     Stop,
 )
-from allocation.points.bookings import TURN_STEPS
+from allocation.points.bookings import TURN_PREPARES, TURN_STEPS
 from allocation.rules.states import EXTENDABLE, OPEN, WAITING, State
 from allocation.services.bookings.approval.decisions import approvals_due
 from allocation.services.bookings.change.calendar_cuts import calendar_cuts_due
@@ -89,7 +88,6 @@ _QUESTIONS: dict[str, Question] = {
     "changes_open": lambda _: BookingChange.objects.filter(state__in=BookingChange.OPEN),
     "changes_asked": lambda _: BookingChange.objects.filter(_ASKED),
     "changes_due": _changes_due,
-    "arrays": lambda _: BookingArray.objects.exclude(state=BookingArray.State.ENDED),
     "dependants": lambda _: Booking.objects.filter(awaits_parents=True, state__in=WAITING),
     "dependencies": dependencies_due,
     "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
@@ -131,7 +129,8 @@ _RESTRAINTS = ("rungs", "stops", "marked")
 
 @cache
 def _look() -> Look:
-    return Look(_QUESTIONS | {name: step.rows for name, step in TURN_STEPS.items()})
+    steps = TURN_STEPS | TURN_PREPARES
+    return Look(_QUESTIONS | {name: step.rows for name, step in steps.items()})
 
 
 class Work:

@@ -45,6 +45,16 @@ class ArrayShown:
     charged: Decimal
 
     @property
+    def reference(self) -> str:
+        """Its id as programs use it, `ar_<hex>`."""
+        return f"ar_{self.array.id.hex}"
+
+    @property
+    def hold(self) -> str:
+        """Which elements have their money held."""
+        return "all" if self.array.holds_all else "rolling"
+
+    @property
     def is_open(self) -> bool:
         """Whether anything of it can be cancelled."""
         return self.counts.open > 0 or (self.counts.later > 0 and not self.array.outcome)
@@ -78,8 +88,14 @@ def array_counts(arrays: Iterable[BookingArray]) -> Mapping[UUID, ArrayCounts]:
     return {array.id: _counts(array, found.get(array.id, {})) for array in arrays}
 
 
-def array_words(counts: ArrayCounts, count: int) -> str:
-    """Returns the counts as words: `3 running, 17 waiting, 480 of 500 over`."""
+def arrays_words(arrays: Iterable[BookingArray]) -> dict[UUID, str]:
+    """Returns the counts of arrays as words: `3 running, 17 waiting, 480 of 500 over`."""
+    found = list(arrays)
+    counts = array_counts(found)
+    return {array.id: _words(counts[array.id], array.count) for array in found}
+
+
+def _words(counts: ArrayCounts, count: int) -> str:
     over = counts.ended + counts.failed + counts.cancelled
     failed = f", {counts.failed} failed" if counts.failed else ""
     paused = f", {counts.paused} paused" if counts.paused else ""

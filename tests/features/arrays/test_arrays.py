@@ -8,14 +8,15 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
+from allocation.features.arrays.elements import arrays_advance
+from allocation.features.arrays.services import array_cancel, array_request
 from allocation.models import Approval, Booking, BookingArray, BookingEvent
 from allocation.rules.approvals import Step
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
-from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import Decision, approval_decide
 from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.bookings.results import booking_result
 from allocation.services.decide.invariants import invariants_check
 from billing.queries import budget_figures

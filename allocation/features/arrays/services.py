@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,22 +10,17 @@ from uuid import UUID
 
 from django.db import transaction
 
+from allocation.features.arrays.elements import array_advance, array_lock, array_stop
 from allocation.models import Booking, BookingArray
-from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.arrays import element_id, parallel_usual
 from allocation.rules.states import OPEN, State
-from allocation.services.arrays.elements import (
-    array_advance,
-    array_lock,
-    array_stop,
-    element_id,
-)
 from allocation.services.bookings.checks.admission import Asker
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import Offer, offer_price, peak_facts
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.creation import AdmittedRequest, bookings_create
 from allocation.services.bookings.release import booking_cancel
-from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.requests import ArrayRequest, BookingRequest, array_bounds_check
 from allocation.services.record.terms import Terms
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
@@ -33,29 +28,32 @@ from billing.services import HoldRequest, campaign_to_charge, holds_place
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import actor_record
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.rest.fields import Text
+from tenants.platform.terms import term, terms
 from tenants.services.booking_numbers import booking_numbers_take
 
-USUAL_PARALLEL = 100
+MAX_RANGES_TEXT = 500
 _RANGE = re.compile(r"\s*([0-9]{1,9})\s*(?:[-–]\s*([0-9]{1,9}))?\s*")
 Range = tuple[int, int]
 """The first and the last index."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayRequest:
-    """How many runs of a request, and how many of them are open at a time (None: as usual).
-    `awaits_parents`: its first element waits for other bookings, and the others for that."""
+@terms
+class ArrayCancelTerms:
+    """Elements to cancel."""
 
-    count: int
-    parallel: int | None = None
-    holds_all: bool = True
-    stop_after_failures: int | None = None
-    awaits_parents: bool = False
+    elements: str | None = term(
+        default=None,
+        body=Text(
+            required=False,
+            max_length=MAX_RANGES_TEXT,
+            help_text="Such as `17` or `3-20,40`. Without it, all.",
+        ),
+    )
 
-
-def parallel_usual(count: int) -> int:
-    """Returns how many elements are open at a time if nobody says so."""
-    return min(count, USUAL_PARALLEL)
+    def ranges(self, array: BookingArray) -> list[Range] | None:
+        """Returns the ranges of elements; None: all. Raises Refused."""
+        return None if self.elements is None else ranges_of(array, self.elements)
 
 
 def array_request(
@@ -138,7 +136,9 @@ def ranges_of(array: BookingArray, text: str) -> list[Range]:
     return found
 
 
-def array_cancel(*, actor: Actor, array: BookingArray, ranges: Sequence[Range] | None, now: datetime) -> int:
+def array_cancel(
+    *, actor: Actor, array: BookingArray, ranges: Sequence[Range] | None = None, now: datetime
+) -> int:
     """Cancels elements: those of the ranges, or all. Returns how many.
 
     Elements that have started end; those that have not begun cost nothing. Idempotent.
@@ -195,17 +195,6 @@ def ranges_text(ranges: Sequence[Any]) -> str:
 
 def _covered(ranges: Sequence[Any]) -> int:
     return sum(last - first + 1 for first, last in ranges)
-
-
-def array_bounds_check(count: int | None, parallel: int | None) -> None:
-    """Raises Refused `bad_array` or `bad_parallel`. None: nothing was said."""
-    if count is not None and not 1 <= count <= MOST_ELEMENTS:
-        found = invalid("bad_array", refusal_text("bad_array", most=f"{MOST_ELEMENTS:,}"), "array")
-        raise replace(found, alternatives=[{"array": max(1, min(count, MOST_ELEMENTS))}])
-    if parallel is not None and not 1 <= parallel <= MOST_PARALLEL:
-        sentence = refusal_text("bad_parallel", most=f"{MOST_PARALLEL:,}")
-        found = invalid("bad_parallel", sentence, "parallel")
-        raise replace(found, alternatives=[{"parallel": max(1, min(parallel, MOST_PARALLEL))}])
 
 
 def _parallel_of(array: ArrayRequest) -> int:

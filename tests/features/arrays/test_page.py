@@ -8,8 +8,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from allocation.features.arrays.services import array_request
 from allocation.models import Booking, BookingArray
-from allocation.services.arrays.arrays import ArrayRequest, array_request
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.record.history import event_add
 from allocation.words.events import event_text
 from portal.integrations.mail.message import section_of

@@ -10,9 +10,10 @@ from itertools import islice
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min, Q, QuerySet
 
 from allocation.models import Booking, BookingArray
+from allocation.rules.arrays import element_id
 from allocation.rules.states import OPEN, WAITING, State
 from allocation.services.bookings.checks.persons import elements_within
 from allocation.services.bookings.checks.tiers import TierUse
@@ -41,9 +42,14 @@ FAILURES_EVERY = timedelta(hours=1)
 _State, _Outcome = BookingArray.State, BookingArray.Outcome
 
 
+def arrays_open(now: datetime) -> QuerySet[BookingArray]:
+    """Returns the arrays that are not over."""
+    return BookingArray.objects.exclude(state=_State.ENDED)
+
+
 def arrays_advance(now: datetime) -> int:
     """Books the next elements of all arrays; returns how many. For the turn of the solver."""
-    ids = BookingArray.objects.exclude(state=_State.ENDED).order_by("id").values_list("id")
+    ids = arrays_open(now).order_by("id").values_list("id")
     booked = 0
     for (array_id,) in list(ids):
         with transaction.atomic():
@@ -55,11 +61,6 @@ def array_lock(array_id: UUID) -> BookingArray:
     """Returns the array, locked. Lock it before its elements."""
     rows = BookingArray.objects.select_for_update(of=("self",))
     return rows.select_related("tenant", "project").get(id=array_id)
-
-
-def element_id(array_id: UUID, index: int) -> UUID:
-    """Returns the id of an element. Of equal bookings the one with the lower id goes first."""
-    return UUID(bytes=array_id.bytes[:12] + index.to_bytes(4))
 
 
 def array_advance(array: BookingArray, now: datetime, *, is_turn: bool = False) -> int:

@@ -11,10 +11,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.access import access_array, access_array_to_change, may_change_array
+from allocation.features.arrays.queries import ArrayCounts, array_elements, array_shown
+from allocation.features.arrays.services import array_cancel, ranges_of, ranges_read
 from allocation.models import BookingArray
-from allocation.queries.bookings.arrays import ArrayCounts, array_elements, array_shown
 from allocation.rules.ask import AskDocument
-from allocation.services.arrays.arrays import array_cancel, ranges_of, ranges_read
 from allocation.web.bookings.booking_pages import booking_rows, page_context
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.labels import labels_context
@@ -60,7 +60,7 @@ def array_page(request: HttpRequest, actor: Actor, reference: str) -> HttpRespon
         "may_cancel": shown.is_open and may_change_array(actor, array),
         **labels_context(array.labels, array.external_ref),
     }
-    return render(request, "allocation/array.html", context)
+    return render(request, "arrays/page.html", context)
 
 
 def parts_of(counts: ArrayCounts, count: int) -> list[dict[str, Any]]:
