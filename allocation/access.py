@@ -13,8 +13,6 @@ from allocation.models import (
     BookingArray,
     Override,
     Series,
-    WaitEntry,
-    WaitOffer,
 )
 from allocation.points import stood_in_by
 from allocation.rules.states import TERMINAL
@@ -240,36 +238,6 @@ def deciding_refusal(actor: Actor, approval: Approval, now: datetime) -> Refused
     if not code or (is_over and code != "approval_own"):
         return None
     return denied(refusal_text(code))
-
-
-def access_wait_offer(actor: Actor, offer_id: UUID) -> WaitOffer:
-    """Returns an offer of the waiting list that the actor may answer.
-
-    Raises:
-        Refused: `not_found` or `not_allowed`.
-    """
-    rows = WaitOffer.objects.select_related("booking__project", "booking__tier", "booking__owner")
-    found = rows.filter(tenant_id=actor.tenant_id, id=offer_id).first()
-    if found is None or actor.role_in(found.booking.project_id) is None:
-        raise missing("offer")
-    if not may_change(actor, found.booking):
-        raise denied(refusal_text("offer_not_yours"))
-    return found
-
-
-def access_wait_entry(actor: Actor, entry_id: UUID) -> WaitEntry:
-    """Returns an entry of the waiting list that the actor may change.
-
-    Raises:
-        Refused: `not_found` or `not_allowed`.
-    """
-    rows = WaitEntry.objects.select_related("booking__project", "booking__owner", "owner")
-    found = rows.filter(tenant_id=actor.tenant_id, id=entry_id).first()
-    if found is None or actor.role_in(found.booking.project_id) is None:
-        raise missing("entry")
-    if not may_change(actor, found.booking):
-        raise denied(refusal_text("booking_not_yours"))
-    return found
 
 
 def access_series(actor: Actor, reference: str) -> Series:

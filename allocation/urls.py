@@ -7,14 +7,12 @@ from allocation.web.approvals import (
     tier_versions_page,
 )
 from allocation.web.bookings import (
-    arrays,
     booking_acts,
     booking_pages,
     list_page,
     series,
     site_booking,
     site_bookings,
-    waitlist,
 )
 from allocation.web.bookings.request_panel import panel
 from allocation.web.changes import change_page
@@ -68,9 +66,7 @@ urlpatterns = [
     *change_page.urlpatterns,
     *decision_pages.urlpatterns,
     *ops_decisions.urlpatterns,
-    *waitlist.urlpatterns,
     *series.urlpatterns,
-    *arrays.urlpatterns,
     *labs_page.urlpatterns,
     *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,

@@ -29,10 +29,10 @@ from allocation.api.bookings.acts import (
     BookingExtend,
     BookingMoreTime,
     BookingRelease,
+    BookingResult,
     BookingStillNeeded,
     BookingUndo,
 )
-from allocation.api.bookings.arrays import ArrayCancel, ArrayOne, BookingResult
 from allocation.api.bookings.batches import BookingBatch
 from allocation.api.bookings.bookings import BookingEvents, BookingOne, Bookings, BookingWhy
 from allocation.api.bookings.corrections import Corrections
@@ -43,14 +43,6 @@ from allocation.api.bookings.room.availability import Availability
 from allocation.api.bookings.room.use import BookingUse, GpuUseOne
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
-from allocation.api.bookings.waitlist import (
-    OfferAccept,
-    OfferDecline,
-    WaitAnyOf,
-    WaitEntryWake,
-    WaitList,
-    WaitOffers,
-)
 from allocation.api.decisions.decisions import DecisionOne, DecisionReplays, Decisions
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.bulk import BulkActs, BulkPreview
@@ -153,14 +145,7 @@ class SeriesConverter(ReferenceConverter):
     regex = r"sr_[0-9a-f]{32}"
 
 
-class ArrayConverter(ReferenceConverter):
-    """Matches an array's id, `ar_<hex>`, or its number, `BK-2041`."""
-
-    regex = r"ar_[0-9a-f]{32}|[Bb][Kk]-[1-9][0-9]{0,17}"
-
-
 register_converter(ReferenceConverter, "booking")
-register_converter(ArrayConverter, "array")
 register_converter(SeriesConverter, "series")
 
 urlpatterns = [
@@ -257,12 +242,6 @@ urlpatterns = [
     path("availability", Availability.as_view(), name="api-availability"),
     path("quotes", Quotes.as_view(), name="api-quotes"),
     path("corrections", Corrections.as_view(), name="api-corrections"),
-    path("waitlist", WaitList.as_view(), name="api-waitlist"),
-    path("waitlist/any-of", WaitAnyOf.as_view(), name="api-waitlist-any-of"),
-    path("waitlist/<uuid:entry_id>/wake", WaitEntryWake.as_view(), name="api-waitlist-wake"),
-    path("offers", WaitOffers.as_view(), name="api-offers"),
-    path("offers/<uuid:offer_id>/accept", OfferAccept.as_view(), name="api-offer-accept"),
-    path("offers/<uuid:offer_id>/decline", OfferDecline.as_view(), name="api-offer-decline"),
     path("approvals", Approvals.as_view(), name="api-approvals"),
     path("approvals/<uuid:approval_id>", ApprovalOne.as_view(), name="api-approval"),
     path(
@@ -295,8 +274,6 @@ urlpatterns = [
         ApprovalAlternative.as_view(),
         name="api-approval-alternative",
     ),
-    path("arrays/<array:array>", ArrayOne.as_view(), name="api-array"),
-    path("arrays/<array:array>/cancel", ArrayCancel.as_view(), name="api-array-cancel"),
     path("tier-versions", TierVersions.as_view(), name="api-tier-versions"),
     path(
         "tier-versions/<uuid:version_id>/withdraw",

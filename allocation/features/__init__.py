@@ -10,6 +10,7 @@ FEATURES = Features(
     __name__,
     "appeals",
     "approval_rules",
+    "arrays",
     "calendars",
     "capacity",
     "clusters",
@@ -27,6 +28,7 @@ FEATURES = Features(
     "progress",
     "stand_ins",
     "turn_round",
+    "waiting_list",
     "workloads",
     "zones",
 )

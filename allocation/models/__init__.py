@@ -48,7 +48,6 @@ from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.policies import PolicyActivation, PolicyApproval
 from allocation.models.series import Series, WorkSpeed
 from allocation.models.stops import Stop
-from allocation.models.waiting import WaitEntry, WaitOffer
 
 __all__ = [
     "Acceptance",
@@ -104,9 +103,7 @@ __all__ = [
     "StatementExport",
     "Stop",
     "TierVersion",
-    "WaitEntry",
     "WaitMode",
-    "WaitOffer",
     "WorkSpeed",
     "Zone",
 ]

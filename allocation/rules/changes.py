@@ -7,6 +7,9 @@ from typing import Any
 
 from allocation.rules.ask import AskDocument
 
+MOST_WAITING = 5
+"""Changes of a person that wait for room, and their open entries of the waiting list."""
+
 
 class Strength(StrEnum):
     """How a change is decided: a `word` and a `weaker` one at once, a `stronger` one by the next

@@ -6,11 +6,12 @@ adds `starts` or `until` in its reader's zone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext_lazy
+from django.utils.translation import gettext_lazy
 
 from allocation.words.amounts import Facts
 from allocation.words.fleet import FleetText, fleet_sentence
@@ -43,6 +44,14 @@ class EventText:
 def event_text(code: str, /, **facts: Any) -> EventText:  # noqa: ANN401 (facts of any kind)
     """Returns the text of a code with its facts."""
     return EventText(code, facts)
+
+
+def event_sentences_add(
+    sentences: Mapping[str, Promise], until: Mapping[str, Promise] = MappingProxyType({})
+) -> None:
+    """Adds the sentences of a feature, and by kind of event what its second time is."""
+    _SENTENCES.update(sentences)
+    _UNTIL.update(until)
 
 
 def event_sentence(data: Mapping[str, Any]) -> str:
@@ -169,41 +178,10 @@ _SENTENCES: dict[str, Text] = {
     "cores_returned": gettext_lazy("It has only its own host cores again."),
     "refused": gettext_lazy("%(because)s %(freed)s is no longer held."),
     "waitlisted": gettext_lazy("On the waiting list: booked as soon as its window is free. %(because)s"),
-    "awaits_offer": gettext_lazy(
-        "On the waiting list: the owner gets an offer when its window is free. No money is held."
-    ),
     "offered": gettext_lazy(
         "Its window is free. Accept the offer in time, or the next entry on the waiting list gets it."
     ),
-    "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
-    "offer_declined": gettext_lazy(
-        "%(actor)s declined the offer; the next entry on the waiting list gets it."
-    ),
-    "offer_expired": gettext_lazy(
-        "Nobody answered the offer in time; the next entry on the waiting list gets it."
-    ),
-    "offer_withdrawn": gettext_lazy(
-        "The offer is withdrawn: a booking inside its guarantee has no other room. Your place in "
-        "the queue stays as it was."
-    ),
-    "offers_end": gettext_lazy(
-        "Nobody answered two offers in a row, so it gets no more until its owner asks again."
-    ),
-    "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
-    "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
-    "entries_exclude_elsewhere": gettext_lazy(
-        "%(actor)s: only one of %(labels)s and of entries in other projects is booked."
-    ),
-    "entry_alone": gettext_lazy("%(actor)s: it is booked even if one of the others is booked."),
-    "rival_met": gettext_lazy("%(label)s got its place, so this booking is not needed. It costs nothing."),
-    "rival_met_elsewhere": gettext_lazy(
-        "An entry in another project got its place, so this booking is not needed. It costs nothing."
-    ),
-    "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
     "window_free": gettext_lazy("There is room in its window now: scheduled on %(nodes)s."),
-    "wait_missed": gettext_lazy(
-        "There was no room in its window until its last start. %(freed)s is no longer held."
-    ),
     "unplaceable": gettext_lazy("There are no GPUs for it."),
     "changed": gettext_lazy("Changed by %(actor)s: %(what)s."),
     "change_made": gettext_lazy("The change was made: %(what)s."),
@@ -241,17 +219,6 @@ _SENTENCES: dict[str, Text] = {
     ),
     "cancelled": gettext_lazy("Cancelled by %(actor)s; %(freed)s is no longer held."),
     "parents_over": gettext_lazy("The bookings that it depends on are over."),
-    "array_element": gettext_lazy("Its turn in the array %(label)s has come; %(held)s held."),
-    "array_started": gettext_lazy("The array %(label)s has started (elements: %(count)s)."),
-    "array_failures": gettext_lazy("Failed elements of the array %(label)s: %(failures)s of %(count)s."),
-    "array_ended": gettext_lazy(
-        "The array %(label)s is over (elements: %(count)s): %(ended)s ended and %(failures)s failed."
-    ),
-    "array_stopped": ngettext_lazy(
-        "Cancelled, because %(failures)s element of its array has failed. It costs nothing.",
-        "Cancelled, because %(failures)s elements of its array have failed. It costs nothing.",
-        "failures",
-    ),
     # Hand-overs
     "hand_over_offered": gettext_lazy("%(actor)s offered it to %(taker)s."),
     "hand_over_declined": gettext_lazy("%(taker)s declined it; its owner stays."),
@@ -410,7 +377,6 @@ _SENTENCES: dict[str, Text] = {
 
 _UNTIL: dict[str, Promise] = {
     "place_kept": gettext_lazy("Kept until"),
-    "offered": gettext_lazy("Answer by"),
     "pause_noticed": gettext_lazy("Paused at"),
     "more_time": gettext_lazy("Paused at"),
     "idle_warned": gettext_lazy("Answer by"),

@@ -131,9 +131,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "An earlier start would need an approval, by the rule %(rules)s, but nobody can approve a "
         "start that is not known yet. Request one window instead."
     ),
-    "wait_mixed": gettext_lazy(
-        "A booking with several groups can wait to be booked, but it gets no offers. Send `if_full` instead."
-    ),
     "start_hours": gettext_lazy(
         "Bookings in the tier %(tier)s start at %(hours)s (%(zone)s) only. Name a start in these hours."
     ),
@@ -199,34 +196,8 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "Only a fixed window can be on the waiting list. Name a start and an end, or leave out the "
         "start: a booking without a start waits in the queue."
     ),
-    "wait_in_series": gettext_lazy(
-        "The dates of a series and the elements of an array can't wait for full windows. Book one "
-        "of them alone to wait for it."
-    ),
     "not_waitable": gettext_lazy(
         "The booking or its start has changed since, so this change can't wait. Request it again."
-    ),
-    "any_of_waits": gettext_lazy(
-        "Name at least two bookings of which you need only one. Each of them must wait for a full window."
-    ),
-    "entry_twice": gettext_lazy("An entry is named twice."),
-    "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
-    "rival_met": gettext_lazy(
-        "You needed only one of these bookings, and another one got its place. This offer is over."
-    ),
-    "wait_needs_length": gettext_lazy(
-        "A request by kind of work has no fixed duration, so it can't wait for a window. Name a duration."
-    ),
-    "offer_was_accepted": gettext_lazy("This offer was accepted already."),
-    "offer_was_declined": gettext_lazy("This offer was declined already."),
-    "offer_was_expired": gettext_lazy(
-        "The time to accept this offer is over. Your booking stays on the waiting list."
-    ),
-    "offer_was_withdrawn": gettext_lazy("This offer was withdrawn."),
-    "offer_not_yours": gettext_lazy("Only its owner and the project's leads may answer this offer."),
-    "offer_needs_approval": gettext_lazy(
-        "This needs an approval, by the rule %(rules)s, which takes longer than an offer is open. "
-        "Choose to book the window as soon as it is free: the approval is then requested now."
     ),
     "wait_too_late": gettext_lazy("The window is too near or too short to wait for it."),
     "too_many_entries": gettext_lazy(
@@ -395,8 +366,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "series_other_day": gettext_lazy(
         "The dates of a series keep their days. Choose a start on the same day."
     ),
-    "offer_open": gettext_lazy("%(label)s has an open offer. Accept or decline it, then change the booking."),
-    "entry_over": gettext_lazy("%(label)s has left the waiting list."),
     # Dependencies
     "too_many_parents": gettext_lazy("A booking depends on at most %(most)s others."),
     "depends_fixed": gettext_lazy("A booking that depends on others starts after them. Leave out the start."),
@@ -414,9 +383,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
     "bad_parallel": gettext_lazy("1 to %(most)s elements of an array can be open at a time."),
     "array_fixed": gettext_lazy(
         "The elements of an array start one after the other. Leave out the start, or give a deadline."
-    ),
-    "bad_elements": gettext_lazy(
-        "%(label)s has the elements 1 to %(count)s. Write them as 17 or 3-20, separated by commas."
     ),
     "array_not_booking": gettext_lazy(
         "%(label)s is an array. Name one of its elements, such as %(label)s[1]."

@@ -149,22 +149,24 @@ class Endpoints:
         secret: Sequence[str] = (),
         operation: str = "",
         kind: Kind | None = None,
+        many: bool = False,
     ) -> Declare:
         """Declares a POST. A repetition with the same key has null for `secret` fields. With a `kind`
-        it writes nothing and is costly."""
+        it writes nothing and is costly. `many`: the answer is a list."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
             name = operation or handler.__name__
             known = name if name.startswith("create_") else f"act_{name}"
 
-            @described(known, summary, answer=out, request=body, status=status)
+            @described(known, summary, answer=out(many=True) if many else out, request=body, status=status)
             def post(view: Endpoint, request: Request, **keys: Any) -> HttpResponseBase:  # noqa: ANN401
                 sent = () if body is None else (view.sent(body),)
 
                 def work() -> Response:
                     with view.inside():
-                        return Response(out(handler(view, *sent, **keys)).data, status=status)
+                        found = handler(view, *sent, **keys)
+                        return Response(out(found, many=many).data, status=status)
 
                 return view.once(work, secret=secret)
 

@@ -87,8 +87,6 @@ IN_PROJECT = {
     "api-approval-counter",
     "api-approval-decline",
     "api-approvals",
-    "api-array",
-    "api-array-cancel",
     "api-availability",
     "api-booking",
     "api-booking-acknowledge",
@@ -112,9 +110,6 @@ IN_PROJECT = {
     "api-decision",
     "api-decision-replay",
     "api-decisions",
-    "api-offer-accept",
-    "api-offer-decline",
-    "api-offers",
     "api-override",
     "api-override-withdraw",
     "api-overrides",
@@ -122,9 +117,6 @@ IN_PROJECT = {
     "api-series",
     "api-series-cancel",
     "api-series-list",
-    "api-waitlist",
-    "api-waitlist-any-of",
-    "api-waitlist-wake",
 }
 
 # Ends all tokens of the person.

@@ -97,6 +97,7 @@ _SENTENCES: dict[str, Promise] = {
     "value_choice": gettext_lazy("Choose one of: %(names)s."),
     "value_missing": gettext_lazy("This is needed."),
     "day_form": gettext_lazy("Write a day such as 2026-11-21."),
+    "moment_form": gettext_lazy("Enter a date and a time."),
     "day_range": gettext_lazy("This day is out of range."),
     "duration_zero": gettext_lazy("The duration must be more than zero."),
     "duration_form": gettext_lazy("Write the duration in whole seconds, or such as PT6H or P1DT12H."),

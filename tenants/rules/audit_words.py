@@ -25,8 +25,6 @@ ACTIONS = {
     "approval.counter_declined": "declined a counter-offer for booking {object}",
     "tier_version.set": "set the limits of the tier {object}",
     "tier_version.withdrawn": "withdrew the limits of the tier {object}",
-    "array.cancel": "cancelled elements of the array {object}",
-    "array.request": "requested the array {object}",
     "audit.verified": "verified the chains of the log",
     "booking.cancel": "cancelled booking {object}",
     "booking.change": "changed booking {object}",
@@ -92,8 +90,6 @@ ACTIONS = {
     "membership.removed": "removed a member",
     "membership.set": "set a member's role",
     "month.close": "closed the month {object}",
-    "offer.accept": "accepted an offer for booking {object}",
-    "offer.decline": "declined an offer for booking {object}",
     "override.asked": "asked for more than a limit allows",
     "override.declined": "declined a request for more",
     "override.ended": "ended an exception from a limit",
@@ -195,7 +191,6 @@ FIELDS = {
 }
 # By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
-    "array": ("label",),
     # Earlier entries of corrections and of acts on many bookings name it as `number`.
     "booking": ("label", "number"),
     "campaign": ("campaign",),

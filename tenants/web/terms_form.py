@@ -172,7 +172,10 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
         "initial": declared.default if has_default else None,
         "label": said.label,
         "help_text": said.hint,
-        "error_messages": {"required": refusal_text("value_missing"), "invalid": refusal_text("day_form")},
+        "error_messages": {
+            "required": refusal_text("value_missing"),
+            "invalid": refusal_text("moment_form" if said.asks == "moment" else "day_form"),
+        },
     }
     found: forms.Field
     shown: dict[str, Any]

@@ -9,10 +9,12 @@ from decimal import Decimal
 from functools import partial
 from uuid import uuid4
 
-from allocation.models import Booking, BookingArray, WaitOffer
+from allocation.features.arrays.services import array_cancel, array_request
+from allocation.features.waiting_list.models import WaitOffer
+from allocation.features.waiting_list.offers import offer_accept, offer_decline
+from allocation.models import Booking, BookingArray
 from allocation.rules.ask import AskGroup
 from allocation.rules.states import TERMINAL, State
-from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change.withdrawal import change_withdraw
@@ -20,7 +22,7 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel, booking_release
-from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.runs.no_shows import booking_check_in
 from billing.queries import budget_figures
 from tenants.platform.errors import Refused

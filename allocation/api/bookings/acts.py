@@ -18,9 +18,7 @@ from allocation.api.bookings.change.shapes import EndingOut, ending_data
 from allocation.api.bookings.decisions import (
     preferences_of,
 )
-from allocation.api.bookings.shapes import (
-    BookingOut,
-)
+from allocation.api.bookings.shapes import BookingOut, booking_data
 from allocation.models import Booking
 from allocation.services.bookings.change.changes import (
     booking_extend,
@@ -29,6 +27,7 @@ from allocation.services.bookings.change.undo import change_undo
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.checks.lengths import planned_end_of
 from allocation.services.bookings.release import booking_cancel, booking_release
+from allocation.services.bookings.results import booking_result
 from allocation.services.quotes.changes import ending_quote
 from allocation.services.runs.idle_use import booking_still_needed
 from allocation.services.runs.no_shows import booking_check_in
@@ -207,3 +206,27 @@ def _later(booking: Booking, by: timedelta) -> datetime:
         return planned_end_of(booking) + by
     except OverflowError:
         raise invalid("too_long", refusal_text("booking_too_long"), "by") from None
+
+
+class ResultIn(Strict):
+    """What a program reports of its booking."""
+
+    result = serializers.ChoiceField(choices=["success", "failure"])
+
+
+class BookingResult(ApiView):
+    """Reports the result of a booking's program."""
+
+    @described("act_report_booking_result", "Report a result", answer=BookingOut, request=ResultIn)
+    def post(self, request: Request, reference: str) -> HttpResponseBase:
+        """Records whether the program of a booking succeeded, and returns the booking. Bookings
+        that depend on its success start only then. Possible until 10 minutes after its end; the
+        last report counts."""
+        sent = self.sent(ResultIn)
+
+        def work() -> Response:
+            booking = access_booking_to_change(self.actor, reference)
+            done = booking_result(actor=self.actor, booking=booking, result=sent["result"], now=self.now)
+            return Response(booking_data(done, self.actor))
+
+        return self.once(work)

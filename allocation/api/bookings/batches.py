@@ -16,12 +16,12 @@ from allocation.api.bookings.decisions import Preferences, preference_applied, p
 from allocation.api.bookings.requests import BookingIn, ParentIn, booking_request_of
 from allocation.api.bookings.shapes import BookingOut, bookings_data, new_booking_data
 from allocation.models import Booking
+from allocation.points.bookings import only_one
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.batches import MOST_ITEMS, Answer, Item, items_request
 from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import request_read
-from allocation.services.bookings.waiting.groups import bookings_exclude
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.api.base import ApiView
@@ -130,7 +130,7 @@ class BookingBatch(ApiView):
                 raise _batch_refused(refused, len(answers))
             made = [each for each in answers if isinstance(each, Booking)]
             if sent["any_of"]:
-                bookings_exclude(actor=self.actor, bookings=made, now=self.now)
+                only_one(self.actor, made, self.now)
             waits = [each for each in made if each.awaits_parents]
             prefetch_related_objects(waits, "dependencies__parent")
             estimates = estimated_starts(waits)

@@ -12,7 +12,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_array, access_booking, access_booking_to_give_back
-from allocation.api.bookings.arrays import NewBookingIn, array_create
 from allocation.api.bookings.change.changes import (
     IF_MATCH,
     PatchIn,
@@ -30,7 +29,7 @@ from allocation.api.bookings.decisions import (
     refusals_of_patch,
 )
 from allocation.api.bookings.quotes import QuoteOut, quote_data
-from allocation.api.bookings.requests import booking_request_of, request_lines, with_array
+from allocation.api.bookings.requests import NewBookingIn, booking_request_of, request_lines, with_array
 from allocation.api.bookings.shapes import (
     BookingOut,
     EventOut,
@@ -41,6 +40,7 @@ from allocation.api.bookings.shapes import (
 )
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
+from allocation.points.arrays import arrays
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
     DecidedBooking,
@@ -56,6 +56,7 @@ from allocation.services.bookings.change.refusals import revision_moved
 from allocation.services.bookings.change_rows import is_change_open
 from allocation.services.bookings.creation import booking_create
 from allocation.services.bookings.dependencies import dependencies_add
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.quotes.changes import change_quote
 from allocation.words.amounts import class_names
 from tenants.access import Actor, access_project
@@ -134,7 +135,8 @@ class Bookings(ApiView):
             wanted = booking_request_of(self.actor, body, self.now)
             key = booking_id(self.actor, self.idempotency) or uuid4()
             if "array" in body:
-                booking = array_create(self.actor, wanted, body, key, self.now)
+                wants = {"actor": self.actor, "request": wanted, "now": self.now, "key": key}
+                booking = arrays().request(array=_array_of(body), **wants)
             else:
                 with request_lines(body, wanted):
                     booking = booking_create(self.actor, wanted, self.now, key)
@@ -319,4 +321,14 @@ def _created(booking: Booking, data: dict[str, Any]) -> Response:
             "Location": f"/api/v1/bookings/{booking_id_text(booking)}",
             "ETag": f'"{booking.revision}"',
         },
+    )
+
+
+def _array_of(sent: dict[str, Any]) -> ArrayRequest:
+    return ArrayRequest(
+        count=sent["array"],
+        parallel=sent.get("parallel"),
+        holds_all=sent.get("hold", "all") == "all",
+        stop_after_failures=sent.get("stop_after_failures"),
+        awaits_parents=bool(sent.get("depends_on")),
     )

@@ -21,12 +21,12 @@ from allocation.api.bookings.requests import (
 from allocation.models import PlannedStrength
 from allocation.points import Advice
 from allocation.queries.bookings.after_parents import estimated_end
+from allocation.rules.arrays import parallel_usual
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL
-from allocation.services.arrays.arrays import array_bounds_check, parallel_usual
 from allocation.services.bookings.dependencies import parents_read
 from allocation.services.bookings.request_text import QuoteReader
-from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.requests import BookingRequest, array_bounds_check
 from allocation.services.quotes.quotes import Quote, cheapest_class, cheapest_first, quote_make
 from allocation.words.refusals import refusal_text
 from solver import Runs

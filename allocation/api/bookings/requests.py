@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from allocation.errors import AskError
 from allocation.models import WaitMode
+from allocation.points.bookings import Windows
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.ask.words.document import LONGEST_SAID, MOST_SAID, seconds_said
@@ -23,12 +24,11 @@ from allocation.services.bookings.remedy_lines import lines_offered
 from allocation.services.bookings.request_text import project_named, request_read
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import Repeat
-from allocation.services.bookings.wait_entries import Windows
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.platform.errors import invalid
 from tenants.platform.labels import Labels, Reference
-from tenants.platform.rest.fields import Strict, Text
+from tenants.platform.rest.fields import Strict, Text, Whole
 
 STANDARD = "standard"
 # Words without which no text is an array.
@@ -125,6 +125,38 @@ class ParentIn(Strict):
             {"booking": data} if isinstance(data, str) else data
         )
         return value
+
+
+class NewBookingIn(BookingIn):
+    """A booking to create, or an array of many."""
+
+    array = Whole(required=False, help_text="1 to 10,000 runs, each a booking of its own.")
+    parallel = Whole(
+        required=False,
+        help_text="Elements of the array that are open at a time, at most. Defaults to 100.",
+    )
+    hold = serializers.ChoiceField(
+        choices=["all", "rolling"],
+        required=False,
+        help_text="Money that is held: for all elements (the default), or for the open ones.",
+    )
+    stop_after_failures = Whole(
+        required=False, min_value=1, help_text="Failed elements after which no more are run."
+    )
+
+    depends_on = ParentIn(
+        many=True,
+        required=False,
+        help_text="At most 20 bookings: objects, or references for their ends. It is planned when "
+        "all are over.",
+    )
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Refuses fields of an array without one. Raises ValidationError."""
+        alone = {"parallel", "hold", "stop_after_failures"} & given.keys()
+        if alone and "array" not in given:
+            raise serializers.ValidationError({min(alone): [refusal_text("only_arrays")]}, code="no_array")
+        return super().validate(given)
 
 
 @cache

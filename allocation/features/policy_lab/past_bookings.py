@@ -12,10 +12,10 @@ from django.db.models import Q
 from allocation.features.policy_lab.plays.past import Changed, Past
 from allocation.models import Booking, BookingArray, BookingChange
 from allocation.models.bookings import booking_label
+from allocation.rules.arrays import element_id
 from allocation.rules.ask import MIN_DURATION_SECONDS
 from allocation.rules.changes import Strength
 from allocation.rules.states import State
-from allocation.services.arrays.elements import element_id
 from allocation.services.record.terms import Terms
 from allocation.services.snapshot.snapshot import requests_of, seconds
 from solver import Request

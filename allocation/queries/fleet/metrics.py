@@ -18,7 +18,6 @@ from allocation.models import (
     GpuUse,
     Node,
     PortalMode,
-    WaitEntry,
 )
 from allocation.points import METRICS
 from allocation.queries.fleet.fleet import UNREACHABLE_AFTER
@@ -209,14 +208,6 @@ def _use(now: datetime) -> Iterator[Metric]:
         "gauge",
         "How long the oldest booking has waited that could start.",
         (Value(_oldest_wait(now)),),
-    )
-    oldest = WaitEntry.objects.filter(slot__isnull=False).aggregate(at=Min("created_at"))["at"]
-    age = 0.0 if oldest is None else (now - oldest).total_seconds()
-    yield Metric(
-        "gpu_portal_waiting_list_age_seconds",
-        "gauge",
-        "Age of the oldest entry of the waiting list.",
-        (Value(age),),
     )
     yield from _budgets(running_budgets(now), now)
 

@@ -13,15 +13,15 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from allocation.models import Approval, Booking, BookingArray, CounterOffer
+from allocation.points.arrays import arrays
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
-from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.approval.changes import dates_approval_replace
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change.withdrawal import change_withdraw
 from allocation.services.bookings.change_rows import change_open
 from allocation.services.bookings.checks.terms import stronger_terms, target_of, weaker_terms
-from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.requests import ArrayRequest, BookingRequest
 from allocation.services.record.terms import Terms, terms_of
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -178,9 +178,10 @@ def _tried_array(asker: Actor, array: BookingArray, proposal: Proposal, now: dat
 
 def _array_anew(actor: Actor, array: BookingArray, request: BookingRequest, now: datetime) -> Booking:
     """The same runs of another request. The array is cancelled first, so that its money is free."""
-    array_cancel(actor=actor, array=array, ranges=None, now=now)
+    arrays().cancel(actor=actor, array=array, now=now)
     runs = ArrayRequest(array.count, array.parallel, array.holds_all, array.stop_after_failures)
-    return array_request(actor=actor, request=request, array=runs, now=now, key=uuid4())
+    made: Booking = arrays().request(actor=actor, request=request, array=runs, now=now, key=uuid4())
+    return made
 
 
 def _request_of(array: BookingArray, terms: Terms, counter: CounterOffer | None) -> BookingRequest:

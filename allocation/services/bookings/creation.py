@@ -14,10 +14,10 @@ from allocation.models import (
     BookingArray,
     BookingEvent,
     Series,
-    WaitEntry,
     WaitMode,
 )
 from allocation.points import diverted
+from allocation.points.bookings import NEW_WAITS
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.states import State
@@ -37,14 +37,8 @@ from allocation.services.bookings.checks.persons import open_refusals, with_open
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.checks.remedies import shares_within, with_remedies
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.wait_entries import entries_of
-from allocation.services.bookings.waiting.offers import approval_refuse
 from allocation.services.overrides.use import overrides_take
 from allocation.services.record.history import Event, events_add
-from allocation.services.runs.transition import (
-    Change,
-    bookings_change,
-)
 from allocation.words.events import event_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
@@ -149,7 +143,8 @@ def bookings_create(
     allowed, beyond = _within_limits(actor, rows, requests)
     windows = {key: admitted.request.windows for key, admitted in requests.items()}
     rows = allowed
-    entries, unlisted = entries_of(actor, rows, windows, now)
+    waits = [wait(actor, rows, windows, now) for wait in NEW_WAITS]
+    unlisted = {key: why for each in waits for key, why in each.refused.items()}
     rows = {key: row for key, row in rows.items() if key not in unlisted}
     if not rows:
         return {**beyond, **unlisted}
@@ -169,14 +164,13 @@ def bookings_create(
         row.is_drained = restraint in STOPPING
         row.may_borrow = restraint != "no_borrowing"
     if written:
-        entries = [entry for entry in entries if entry.booking_id not in held.refused]
         _numbers_give(actor.tenant_id, written)
         rows_write(written)
-        WaitEntry.objects.bulk_create(entries)
         overrides_take({row.id: requests[row.id].admission.overrides for row in written})
         events_add([e for row in written for e in _first_events(actor, row, requests, now)])
         audit_write([_audit_entry(actor, "booking.request", row, now) for row in written])
-        _offers_await(actor, [e for e in entries if e.mode == WaitMode.OFFER], now)
+        for each in waits:
+            each.write({row.id for row in written})
         if held.refused:
             # The others ask for less together.
             rules = _rules_met(actor, project_id, written, units, now)
@@ -258,14 +252,6 @@ def _rules_met(
 def _asking(rows: Iterable[Booking]) -> list[Booking]:
     """The new bookings that may have to wait for an approval; who waits for an offer asks later."""
     return [row for row in rows if row.waitlist != WaitMode.OFFER]
-
-
-def _offers_await(actor: Actor, entries: Sequence[WaitEntry], now: datetime) -> None:
-    """Puts new bookings that wait for an offer on the waiting list."""
-    for entry in entries:
-        approval_refuse(actor, entry.booking, entry.cost, now)
-    event = Event("waitlisted", event_text("awaits_offer"), actor.user_id)
-    bookings_change([Change(entry.booking, event, State.WAITLISTED) for entry in entries], now=now)
 
 
 def _booking_of(actor: Actor, admitted: AdmittedRequest, now: datetime, key: UUID) -> Booking:

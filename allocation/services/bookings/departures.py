@@ -12,10 +12,10 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from allocation.models import Booking, BookingChange
+from allocation.points.bookings import before_cancel
 from allocation.rules.states import BEFORE_RUN, ON_WAITLIST, OPEN, State
 from allocation.services.bookings.approval.decisions import approval_withdraw
 from allocation.services.bookings.change_rows import change_close, change_open
-from allocation.services.bookings.waiting.offers import offer_withdraw
 from allocation.services.record.costs import waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_end
@@ -106,8 +106,7 @@ def _end(booking: Booking, now: datetime) -> bool:
         return False
     if booking.state == State.AWAITING_APPROVAL:
         approval_withdraw(booking, now)
-    if booking.state == State.OFFERED:
-        offer_withdraw(booking, now)
+    before_cancel(booking, now)
     planned_rows_supersede(booking)
     charged = waiting_settle(booking, now)
     pause_end(booking, now)

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from allocation.models import Booking, PolicyVersion
+from allocation.points.bookings import before_cancel
 from allocation.rules.states import ON_HARDWARE, TERMINAL, State
 from allocation.services.bookings.approval.decisions import approval_withdraw
 from allocation.services.bookings.change.calendar_cuts import is_awaited
-from allocation.services.bookings.waiting.offers import offer_withdraw
 from allocation.services.record.costs import unused_seconds, waiting_settle
 from allocation.services.record.history import Event
 from allocation.services.record.open_pauses import pause_end
@@ -44,8 +44,7 @@ def booking_cancel(*, actor: Actor, booking: Booking, now: datetime) -> Booking:
             return _end_on_hardware(actor, booking, "cancelled", now)
         if state is State.AWAITING_APPROVAL:
             approval_withdraw(booking, now)
-        if state is State.OFFERED:
-            offer_withdraw(booking, now)
+        before_cancel(booking, now)
         return _end_off_hardware(actor, booking, State.CANCELLED, now)
 
 

@@ -9,16 +9,13 @@ from datetime import datetime
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from allocation.models import Decision, PolicyVersion, SolverState
+from allocation.points.bookings import PLAN_WRITTEN, TURN_PREPARES, TURN_STEPS
 from allocation.queries.fleet.portal_modes import decisions_frozen
 from allocation.rules.pools import class_of, is_pooled
-from allocation.services.arrays.elements import arrays_advance
 from allocation.services.bookings.approval.decisions import approvals_expire
 from allocation.services.bookings.change.calendar_cuts import calendar_cut
 from allocation.services.bookings.departures import departures_apply
 from allocation.services.bookings.dependencies import dependencies_advance
-from allocation.services.bookings.waiting.candidates import entries_expire, nights_note
-from allocation.services.bookings.waiting.groups import rivals_withdraw
-from allocation.services.bookings.waiting.offers import offers_expire
 from allocation.services.decide.decision_log import decision_log
 from allocation.services.decide.due import Work
 from allocation.services.decide.leading import (
@@ -39,8 +36,6 @@ from allocation.services.plans.assignments import PlanOvertaken, PlanStale
 from allocation.services.plans.changes import changes_sweep
 from allocation.services.plans.idle_bookings import idle_write
 from allocation.services.plans.kept_places import (
-    offers_take_back,
-    offers_write,
     soft_places_lapse,
     soft_places_write,
 )
@@ -194,19 +189,14 @@ def _end(work: Work, now: datetime, *, planned: bool) -> int:
 
 
 def _expire(work: Work, now: datetime) -> int:
-    """Ends offers, approvals and waiting-list entries that were not answered in time, and frees
-    the places kept for them; returns how many bookings ended."""
+    """Ends approvals that were not answered in time, does the steps of features, and frees the places
+    kept for approvals; returns how many bookings ended."""
     ended = 0
-    if work.take("offers"):
-        offers_expire(now)
     if work.take("approvals"):
         ended += approvals_expire(now)
-    if work.take("entries"):
-        ended += entries_expire(now)
-    if work.take("rivals"):
-        ended += rivals_withdraw(now)
-    if work.take("nights"):
-        nights_note(now)
+    for name, step in TURN_STEPS.items():
+        if work.take(name):
+            ended += step.run(now)
     if work.take("places_lapsed"):
         soft_places_lapse(now)
     return ended
@@ -221,8 +211,9 @@ def _prepare(work: Work, now: datetime) -> None:
         work.done(restraints_apply(now))
     if work.take("changes_open"):
         changes_sweep(now)
-    if work.take("arrays"):
-        arrays_advance(now)
+    for name, step in TURN_PREPARES.items():
+        if work.take(name):
+            step.run(now)
     if work.take("dependants"):
         dependencies_advance(now)
 
@@ -329,8 +320,8 @@ def _decide(
     decision_log.written(decision)
     queue_places.write(plan, term)
     soft_places_write(changes.plan.soft, decision, now)
-    offers_write(changes.plan, snapshot, decision, now)
-    offers_take_back(changes.plan, decision, now)
+    for write in PLAN_WRITTEN:
+        write(changes.plan, snapshot, decision, now)
     idle_write(changes.plan, decision, now)
     withheld_count(withheld)
     written = changes.plan

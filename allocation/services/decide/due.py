@@ -1,27 +1,24 @@
 """The work that is due for a turn at an instant, looked up in one statement."""
 
-from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 
 from django.db.models import Q, QuerySet
 
 from allocation.models import (
     Booking,
-    BookingArray,
     BookingChange,
     CompactionOrder,
     Maintenance,
     PortalMode,
     Stop,
 )
+from allocation.points.bookings import TURN_PREPARES, TURN_STEPS
 from allocation.rules.states import EXTENDABLE, OPEN, WAITING, State
 from allocation.services.bookings.approval.decisions import approvals_due
 from allocation.services.bookings.change.calendar_cuts import calendar_cuts_due
 from allocation.services.bookings.departures import departures_due
 from allocation.services.bookings.dependencies import dependencies_due
-from allocation.services.bookings.waiting.candidates import entries_due, nights_due
-from allocation.services.bookings.waiting.groups import rivals_due
-from allocation.services.bookings.waiting.offers import offers_due
 from allocation.services.nodes.gpu_modes import pins_of_modes, starts_with_a_mode
 from allocation.services.plans.kept_places import places_lapsed
 from allocation.services.plans.pauses import hand_overs_due
@@ -67,7 +64,7 @@ def _starts_due(now: datetime) -> QuerySet[Booking]:
     return _bookings(Q(id__in=planned.values("id")[:1]) & start_planned_by(now))
 
 
-_QUESTIONS: Mapping[str, Question] = {
+_QUESTIONS: dict[str, Question] = {
     "frozen": lambda _: PortalMode.objects.filter(kind=PortalMode.Kind.FREEZE, ended_at=None),
     "activations": activations_due,
     "departures": lambda _: departures_due(),
@@ -81,11 +78,7 @@ _QUESTIONS: Mapping[str, Question] = {
     ),
     "to_vacate": lambda now: rows_on_closed_hardware(now)[0],
     "blocked": lambda now: rows_on_closed_hardware(now)[1],
-    "offers": offers_due,
     "approvals": approvals_due,
-    "entries": entries_due,
-    "nights": nights_due,
-    "rivals": lambda _: rivals_due(),
     "places_lapsed": lambda now: _bookings(places_lapsed(now)),
     "more_time": lambda _: pauses_to_extend(),
     "hand_overs": lambda _: hand_overs_due(),
@@ -95,7 +88,6 @@ _QUESTIONS: Mapping[str, Question] = {
     "changes_open": lambda _: BookingChange.objects.filter(state__in=BookingChange.OPEN),
     "changes_asked": lambda _: BookingChange.objects.filter(_ASKED),
     "changes_due": _changes_due,
-    "arrays": lambda _: BookingArray.objects.exclude(state=BookingArray.State.ENDED),
     "dependants": lambda _: Booking.objects.filter(awaits_parents=True, state__in=WAITING),
     "dependencies": dependencies_due,
     "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
@@ -120,10 +112,7 @@ _ANY_OF = (
     "calendar_cuts",
     "runs_over",
     "leaving_over",
-    "offers",
     "approvals",
-    "entries",
-    "rivals",
     "places_lapsed",
     "more_time",
     "changes_due",
@@ -136,11 +125,16 @@ _HARDWARE = ("maintenance", "to_vacate", "blocked")
 # Planning a maintenance requests a turn, so the tick watches only its deadline.
 _HARDWARE_NOW = ("maintenance_acts", "to_vacate", "blocked")
 _RESTRAINTS = ("rungs", "stops", "marked")
-_look = Look(_QUESTIONS)
+
+
+@cache
+def _look() -> Look:
+    steps = TURN_STEPS | TURN_PREPARES
+    return Look(_QUESTIONS | {name: step.rows for name, step in steps.items()})
 
 
 class Work:
-    """The names of `_QUESTIONS` that have work at an instant.
+    """The names of `_QUESTIONS`, and of steps of features, that have work at an instant.
 
     The answers are kept until something was done (`take`, `done`); then they are looked up again.
     """
@@ -153,7 +147,7 @@ class Work:
     def has(self, *names: str) -> bool:
         """Whether one of the names has work."""
         if self._found is None:
-            self._found = _look(self._now)
+            self._found = _look()(self._now)
         return not self._found.isdisjoint(names)
 
     def take(self, *names: str) -> bool:
@@ -192,7 +186,7 @@ class Work:
         a change that helps them requests a turn.
         """
         return (
-            self.has(*_ANY_OF)
+            self.has(*_ANY_OF, *(name for name, step in TURN_STEPS.items() if step.makes_due))
             or (self.has_restraints and restraints_due(self._now).exists())
             or (self.has(*_HARDWARE_NOW) and is_hardware_to_vacate(self._now))
         )

@@ -1,40 +1,28 @@
-"""Places that a plan keeps for bookings without GPUs: for an approval, or as an offer.
+"""Places that a plan keeps for bookings that wait for an approval.
 
 They are bounded, and given up in time.
 """
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
 
-from allocation.models import Booking, Decision, WaitOffer
+from allocation.models import Booking, Decision
 from allocation.rules.states import State
 from allocation.services.bookings.approval.requests import place_policy
-from allocation.services.bookings.waiting.offers import offer_withdraw
-from allocation.services.plans.assignments import (
-    Fleet,
-    PlanStale,
-    allocations_write,
-    class_price_facts,
-)
 from allocation.services.record.history import Event
 from allocation.services.record.places import place_data
 from allocation.services.runs.transition import (
     booking_change,
     booking_lock,
-    booking_move,
-    planned_rows_supersede,
 )
 from allocation.services.snapshot.snapshot import instant
 from allocation.words.events import event_text
-from solver import Assign, Plan, Snapshot
-from solver.model.plan import Offered, SoftPlace
-from tenants.outbox import task_request
+from solver.model.plan import SoftPlace
 
 _NONE: dict[str, object] = {
     "planned_starts": None,
@@ -117,84 +105,3 @@ def _facts(place: SoftPlace) -> dict[str, object]:
 
 def _stored(booking: Booking) -> dict[str, object]:
     return {name: getattr(booking, name) for name in _NONE}
-
-
-def offers_write(plan: Plan, snapshot: Snapshot, decision: Decision, now: datetime) -> int:
-    """Writes each offer in its own transaction; returns how many. One whose place is taken by now,
-    or whose booking has left the list, is decided again in the next turn."""
-    if not plan.offers:
-        return 0
-    offered = replace(plan, assigns=tuple(_assigns(plan.offers)), moves=())
-    fleet = Fleet.read(snapshot, offered, now)
-    return sum(_write_offer(offered, fleet, decision, now) for offered in plan.offers)
-
-
-def offers_take_back(plan: Plan, decision: Decision, now: datetime) -> int:
-    """Withdraws the offers of a plan without which a claim inside its guarantee starts; the next
-    turn gives it the place. Returns how many. One that was accepted meanwhile stays."""
-    taken = sum(_take_back(UUID(each), decision, now) for each in plan.offers_withdrawn)
-    if taken:
-        task_request("allocation.cycle")
-    return taken
-
-
-def _take_back(booking_id: UUID, decision: Decision, now: datetime) -> bool:
-    with transaction.atomic():
-        booking = booking_lock(booking_id, "tier", "project")
-        if booking.state != State.OFFERED:
-            return False
-        offer_withdraw(booking, now)
-        planned_rows_supersede(booking)
-        text, detail = event_text("offer_withdrawn"), {"decision": decision.id}
-        event = Event("offer_withdrawn", text, detail=detail)
-        booking_move(booking, State.WAITLISTED, event=event, now=now)
-    return True
-
-
-def _assigns(offers: Iterable[Offered]) -> Iterable[Assign]:
-    return (Assign(o.booking, o.gpu_class, o.places, o.starts, o.ends) for o in offers)
-
-
-def _write_offer(offered: Offered, fleet: Fleet, decision: Decision, now: datetime) -> bool:
-    try:
-        with transaction.atomic():
-            booking = booking_lock(UUID(offered.booking), "tier")
-            if booking.state != State.WAITLISTED:
-                return False
-            (assign,) = _assigns([offered])
-            allocations_write({offered.booking: booking}, [assign], fleet, decision)
-            _offer(booking, offered, decision, now)
-    except PlanStale as stale:
-        logger.info("An offer was dropped: %s", stale)
-        return False
-    return True
-
-
-def _offer(booking: Booking, offered: Offered, decision: Decision, now: datetime) -> None:
-    starts, ends, until = map(instant, (offered.starts, offered.ends, offered.until))
-    offer = WaitOffer(
-        tenant_id=booking.tenant_id,
-        booking=booking,
-        owner_id=booking.owner_id,
-        gpu_class=offered.gpu_class,
-        starts=starts,
-        ends=ends,
-        # Whole seconds, as the clock of REST: an answer in the same second is not before it.
-        made_at=now.replace(microsecond=0),
-        until=until,
-        decision=decision,
-    )
-    offer.save(force_insert=True)
-    times = {"starts": starts.isoformat(), "until": until.isoformat()}
-    detail = {"decision": decision.id, "offer": str(offer.id), **times}
-    booking_move(
-        booking,
-        State.OFFERED,
-        event=Event("offered", event_text("offered"), detail=detail),
-        now=now,
-        decision=decision,
-        planned_starts=starts,
-        planned_ends=ends,
-        planned_class=offered.gpu_class,
-        **class_price_facts(booking, offered.gpu_class),
-    )

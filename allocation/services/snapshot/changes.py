@@ -6,6 +6,8 @@ Small sections are read only if they may have rows, which is asked in one statem
 """
 
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from django.db import connection
@@ -17,13 +19,13 @@ from allocation.models import (
     Maintenance,
     Override,
     PolicyVersion,
-    WaitEntry,
 )
+from allocation.points.bookings import ENTRIES
 from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
 from allocation.services.snapshot.demands import bookings_with_data, changes_with_data
 from tenants.models import LabQuota, PersonQuota, QuotaWindow
-from tenants.platform.database.look import Look
+from tenants.platform.database.look import Look, Question
 
 # From this many changes on, a fresh snapshot costs as much.
 MOST = 2_000
@@ -78,30 +80,37 @@ def changes_drop(before: int) -> None:
 
 INNER_LIMITS = frozenset({"labs", "persons", "windows"})
 
-sections_present = Look(
-    {
-        "labs": lambda _: LabQuota.objects.all(),
-        "persons": lambda _: PersonQuota.objects.all(),
-        "windows": lambda _: QuotaWindow.objects.all(),
-        "blackouts": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
-        "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),
-        "overrides": lambda _: Override.objects.filter(state=Override.State.GRANTED),
-        "kept": lambda _: Booking.objects.filter(has_override=True),
-        "pauses": lambda _: open_pauses(),
-        # Extensions and other changes that wait for a decision.
-        "asked": lambda _: BookingChange.objects.filter(state=BookingChange.State.ASKED),
-        "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
-        "pending": lambda now: Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now),
-        "entries": lambda _: WaitEntry.objects.filter(slot__isnull=False),
-        "idle": lambda _: Booking.objects.filter(state=State.ACTIVE, idle_veto_until__isnull=False),
-        "peaks": lambda _: PolicyVersion.objects.filter(
-            state=PolicyVersion.State.LIVE, document__has_key="headroom"
-        ),
-        "caches": lambda _: bookings_with_data(),
-        "caches_asked": lambda _: changes_with_data(),
-        # Bookings that wait for the rest of their time.
-        "replaced": lambda _: Booking.objects.filter(state__in=WAITING, replacement_count__gt=0),
-        "used": lambda _: Booking.objects.filter(state__in=WAITING, used_seconds__gt=0),
-    }
-)
-"""The names of the sections, and of what else time changes in one, that may have rows."""
+_SECTIONS: dict[str, Question] = {
+    "labs": lambda _: LabQuota.objects.all(),
+    "persons": lambda _: PersonQuota.objects.all(),
+    "windows": lambda _: QuotaWindow.objects.all(),
+    "blackouts": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
+    "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),
+    "overrides": lambda _: Override.objects.filter(state=Override.State.GRANTED),
+    "kept": lambda _: Booking.objects.filter(has_override=True),
+    "pauses": lambda _: open_pauses(),
+    # Extensions and other changes that wait for a decision.
+    "asked": lambda _: BookingChange.objects.filter(state=BookingChange.State.ASKED),
+    "orders": lambda _: CompactionOrder.objects.filter(decided_at=None),
+    "pending": lambda now: Booking.objects.filter(state=State.AWAITING_APPROVAL, place_until__gt=now),
+    "idle": lambda _: Booking.objects.filter(state=State.ACTIVE, idle_veto_until__isnull=False),
+    "peaks": lambda _: PolicyVersion.objects.filter(
+        state=PolicyVersion.State.LIVE, document__has_key="headroom"
+    ),
+    "caches": lambda _: bookings_with_data(),
+    "caches_asked": lambda _: changes_with_data(),
+    # Bookings that wait for the rest of their time.
+    "replaced": lambda _: Booking.objects.filter(state__in=WAITING, replacement_count__gt=0),
+    "used": lambda _: Booking.objects.filter(state__in=WAITING, used_seconds__gt=0),
+}
+
+
+@cache
+def _sections() -> Look:
+    of_features = {name: each.rows for name, each in ENTRIES.items()}
+    return Look(_SECTIONS | of_features)
+
+
+def sections_present(now: datetime) -> frozenset[str]:
+    """Returns the names of the sections, and of what else time changes in one, that may have rows."""
+    return _sections()(now)

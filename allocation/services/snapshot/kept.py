@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from allocation.models import Allocation, Booking
+from allocation.points.bookings import ENTRIES
 from allocation.rules.states import WAITING
 from allocation.services.record.counters import counter_add
 from allocation.services.record.open_pauses import open_pauses
@@ -274,7 +275,7 @@ def _of_rules(now: datetime, present: Collection[str], use: KeptUse) -> dict[str
         "notices": notices_read(now) if "pauses" in present else (),
         "orders": orders_read() if "orders" in present else (),
         "pending": pending_read(now) if "pending" in present else (),
-        "entries": entries_read(now) if "entries" in present else (),
+        "entries": entries_read(now) if any(each in present for each in ENTRIES) else (),
         "idle": idle_read(now) if "idle" in present else (),
     }
     return {name: _table(name, rows, now) for name, rows in found.items() if name != "used"}

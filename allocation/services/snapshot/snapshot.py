@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from allocation.models import Allocation, Booking, BookingChange, Pause
+from allocation.points.bookings import ENTRIES
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.pools import pooled
 from allocation.rules.states import State
@@ -34,7 +35,7 @@ from allocation.services.snapshot.inner_limit_rows import (
     inner_limits_read,
     window_steps_of,
 )
-from allocation.services.snapshot.intake import deferred_bookings, entries_of, entries_waiting
+from allocation.services.snapshot.intake import deferred_bookings
 from allocation.services.snapshot.override_rows import cooling_read, has_exception, kept_read, overrides_read
 from allocation.services.snapshot.peaks import peaks_read
 from allocation.services.snapshot.quota_rows import (
@@ -285,8 +286,7 @@ def pending_read(now: datetime) -> tuple[Request, ...]:
 
 def entries_read(now: datetime) -> tuple[Entry, ...]:
     """Every entry of the waiting list that may get an offer."""
-    rows = entries_waiting(now)
-    return entries_of(rows, requests_of((row.booking for row in rows), now))
+    return tuple(entry for each in ENTRIES.values() for entry in each.read(now))
 
 
 def requests_of(rows: Iterable[Booking], now: datetime) -> tuple[Request, ...]:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import Booking
-from allocation.queries.bookings.arrays import array_counts, array_words
+from allocation.points.arrays import arrays
 from allocation.queries.bookings.booking_list import (
     GROUPS,
     NEWEST,
@@ -78,8 +78,8 @@ MOST_EXPORTED = 10_000
 
 def list_rows(found: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]]:
     """Returns the rows of a list, in which an array is one line with counts."""
-    arrays = {row.array_id: row.array for row in found if row.array is not None}
-    counts = array_counts(arrays.values()) if arrays else {}
+    found_arrays = {row.array_id: row.array for row in found if row.array is not None}
+    words = arrays().words(found_arrays.values()) if found_arrays else {}
     rows = []
     for booking, shown in zip(found, booking_rows(found, ctx), strict=True):
         row = shown | {"label": booking.label}
@@ -89,7 +89,7 @@ def list_rows(found: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]
                 "label": label,
                 "title": booking.name or label,
                 "href": f"{ctx.base}arrays/{label}",
-                "when": array_words(counts[booking.array.id], booking.array.count),
+                "when": words[booking.array.id],
                 "what": f"{booking.array.count} × {row['what']}",
             }
         rows.append(row)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from allocation.models import Booking
 from allocation.points import home_parts
+from allocation.points.bookings import home_cards
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.bookings import (
     budgets_in_force,
@@ -27,7 +28,6 @@ from allocation.rules.states import RUNNING
 from allocation.web.bookings.booking_pages import booking_row, booking_rows, page_context
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.request_panel.panel import EXAMPLES
-from allocation.web.bookings.waitlist import offer_cards
 from allocation.web.home.personal_steps import personal_steps
 from allocation.web.home.steps import Step, with_next
 from allocation.web.parts.times import clock
@@ -66,7 +66,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "invitations": received_invitations(credential_of(request), now),
         "to_decide": approvals_to_decide(actor, now).count(),
         "notices": notices_context(actor, ctx),
-        "offers": offer_cards(actor, ctx),
+        "cards": home_cards(actor, now),
         "week": own_week(actor, now),
         "parts": home_parts(actor),
     }

@@ -11,13 +11,13 @@ from django.template.loader import render_to_string
 
 from allocation.features.insights.figures import Whose
 from allocation.features.insights.summary import summary_sentences
+from allocation.features.waiting_list.models import WaitOffer
 from allocation.models import (
     Approval,
     Booking,
     BookingEvent,
     Override,
     ReportSubscription,
-    WaitOffer,
 )
 from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import Event, booking_events, by_start

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.response import Response
 
+from allocation.features.arrays.elements import arrays_advance
 from allocation.models import Booking, Dependency
-from allocation.services.arrays.elements import arrays_advance
 from billing.models import Account
 from portal.web.serving.waiting import Waiter, answers_of
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait

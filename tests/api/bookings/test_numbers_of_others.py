@@ -7,11 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.waiting_list.groups import _excluded
 from allocation.models import Booking, BookingEvent, Dependency, MovedStart
 from allocation.rules.states import State
 from allocation.services.approvals.effects import Effect, effect_seen
 from allocation.services.bookings.dependencies import dependencies_advance
-from allocation.services.bookings.waiting.groups import _excluded
 from allocation.services.quotes.moves import Delay
 from allocation.words.reasons import reason_data
 from solver.reasons.reason import reason

@@ -15,7 +15,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from allocation.features.approval_rules.services import ApprovalRuleTerms, approval_rule_set
-from allocation.models import BookingEvent, WaitEntry, WaitOffer
+from allocation.features.waiting_list.models import WaitEntry, WaitOffer
+from allocation.models import BookingEvent
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
 from portal.api.urls import api_urlpatterns
@@ -295,17 +296,10 @@ def an_entry(site: Site) -> Callable[[], str]:
     """An entry of Helix on the waiting list."""
     now = timezone.now()
     booking = a_booking(site.project, site.people["researcher"].id, state=State.WAITLISTED)
+    times = {"windows": [], "until": now, "created_at": now}
     with as_system():
         entry = WaitEntry.objects.create(
-            tenant=site.tenant,
-            booking=booking,
-            owner=booking.owner,
-            mode="auto",
-            slot=1,
-            windows=[],
-            until=now,
-            cost=0,
-            created_at=now,
+            tenant=site.tenant, booking=booking, owner=booking.owner, mode="auto", slot=1, cost=0, **times
         )
     return lambda: str(entry.id)
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from allocation.features.arrays.services import array_request
 from allocation.models import (
     Approval,
     Booking,
@@ -27,8 +28,8 @@ from allocation.services.approvals.counters import (
     counter_decline,
     counter_make,
 )
-from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.snapshot.snapshot import MOST_PENDING, pending_read
 from tenants.access import Actor

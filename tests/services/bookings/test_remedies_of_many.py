@@ -12,17 +12,18 @@ import pytest
 from django.db import transaction
 
 from allocation.errors import AskError
+from allocation.features.arrays.services import array_request
 from allocation.models import Booking, Gpu
 from allocation.rules.ask import AskDocument
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
-from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.batches import Item, items_request
 from allocation.services.bookings.change.changes import Patch, booking_extend, booking_patch
 from allocation.services.bookings.checks.affordable import seconds_within
 from allocation.services.bookings.checks.lengths import extension_check
 from allocation.services.bookings.checks.remedies import request_of
 from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from billing.models import Guardrail

@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import pytest
 
+from allocation.features.arrays.services import array_cancel, array_request
 from allocation.models import Booking, BookingArray, PolicyVersion
-from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
+from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.policy.policies import policy_of
 from billing.services import price_book_publish
 from tenants.models import Quota, Tier, User

@@ -1,4 +1,4 @@
-"""The model's arrays: see services/arrays/elements.py."""
+"""The model's arrays: see allocation/features/arrays/elements.py."""
 
 import uuid
 

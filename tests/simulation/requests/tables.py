@@ -55,7 +55,7 @@ class ChangeRow:
 
 @dataclass(slots=True, kw_only=True)
 class EntryRow:
-    """An entry of the waiting list. See `allocation.models.WaitEntry`."""
+    """An entry of the waiting list. See `allocation.features.waiting_list.models.WaitEntry`."""
 
     mode: str
     windows: tuple[tuple[int, int], ...]
@@ -65,7 +65,7 @@ class EntryRow:
 
 @dataclass(slots=True, kw_only=True)
 class OfferRow:
-    """An open offer. See `allocation.models.WaitOffer`."""
+    """An open offer. See `allocation.features.waiting_list.models.WaitOffer`."""
 
     booking: str
     gpu_class: str

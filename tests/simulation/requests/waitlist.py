@@ -1,9 +1,9 @@
-"""The model's waiting list: see services/bookings/waiting and services/plans/kept_places.py."""
+"""The model's waiting list: see allocation/features/waiting_list."""
 
 import dataclasses
 from collections.abc import Callable
 
-from allocation.rules.waiting import MOST_EXPIRED
+from allocation.features.waiting_list.rules import MOST_EXPIRED
 from solver import Assign, Plan
 from tests.simulation.requests.tables import EntryRow, OfferRow, Waits
 from tests.simulation.tables.rows import Booking, Tables

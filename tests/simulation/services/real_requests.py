@@ -8,15 +8,16 @@ from uuid import UUID
 
 from django.db import transaction
 
-from allocation.models import Booking, BookingArray, WaitOffer
+from allocation.features.arrays.services import array_cancel, array_request
+from allocation.features.waiting_list.models import WaitOffer
+from allocation.features.waiting_list.offers import offer_accept, offer_decline
+from allocation.models import Booking, BookingArray
 from allocation.rules.ask import AskDocument
-from allocation.services.arrays.arrays import ArrayRequest, array_cancel, array_request
 from allocation.services.bookings.change import writer
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
-from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.waiting.offers import offer_accept, offer_decline
+from allocation.services.bookings.requests import ArrayRequest, BookingRequest
 from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused

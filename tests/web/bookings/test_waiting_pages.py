@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Booking, Gpu, Maintenance, Node, WaitEntry
+from allocation.features.waiting_list.models import WaitEntry
+from allocation.models import Booking, Gpu, Maintenance, Node
 from tests.roles import as_system
 from tests.web.bookings.panel import panel_site as a_site
 
@@ -71,34 +72,3 @@ def test_a_full_window_is_waited_for_with_one_click() -> None:
         offered = Booking.objects.order_by("number").last()
     assert offered is not None
     assert (offered.waitlist, offered.hold_amount) == ("offer", Decimal(0))
-
-
-@pytest.mark.django_db
-def test_an_offer_in_one_of_several_windows_is_asked_for_on_the_page() -> None:
-    member = a_site()
-    client = Client()
-    client.force_login(member.user)
-    address = f"/t/{member.tenant.slug}/offers"
-    page = client.get(address).content.decode()
-    assert "Ask for an offer" in page
-    day = timezone.now() + timedelta(days=2)
-    assert member.project is not None
-    slug = member.project.slug
-    fields = {"act": "ask", "request": "1 h100 for 2h", "project": slug}
-    for number in (1, 2):
-        since = day + timedelta(days=number)
-        fields[f"since_{number}"] = since.strftime("%Y-%m-%dT09:00")
-        fields[f"until_{number}"] = since.strftime("%Y-%m-%dT18:00")
-    for name, value, said in (
-        ("until_2", "x", "Enter a date and a time."),
-        ("until_2", "2020-01-01T00:00", "A window must end after it begins."),
-        ("request", "blub", "Not understood"),
-        ("request", "1 h100", "length"),
-    ):
-        wrong = client.post(address, fields | {name: value})
-        assert (wrong.status_code, said in wrong.content.decode()) == (409, True), value
-        assert fields["since_1"] in wrong.content.decode()
-    assert client.post(address, fields).status_code == 302
-    with as_system():
-        entry = WaitEntry.objects.select_related("booking").get()
-    assert (entry.mode, len(entry.windows), entry.booking.hold_amount) == ("offer", 2, Decimal(0))

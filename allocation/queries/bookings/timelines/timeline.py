@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.models import Count, Max, QuerySet
 
 from allocation.models import Allocation, Booking, Gpu, MigPlacement, Node
+from allocation.points.bookings import hours_waited_for
 from allocation.queries.bookings.timelines.rows import (
     Block,
     ClassGroup,
@@ -25,7 +26,6 @@ from allocation.queries.bookings.timelines.rows import (
     Window,
     cut_at_pauses,
 )
-from allocation.queries.bookings.timelines.waiting import waitlisted_by_class
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
 from allocation.rules.states import State
 from tenants.access import Actor
@@ -65,7 +65,7 @@ def timeline_read(
             waiting_rows(bookings_visible(actor), lambda row: (visible_booking(row), _kind(actor, row)))
         ),
         classes=tuple(classes.items()),
-        waitlisted=waitlisted_by_class(actor, window.starts, window.ends),
+        waitlisted=hours_waited_for(actor, window.starts, window.ends),
     )
 
 

@@ -13,10 +13,11 @@ from uuid import UUID
 from django.db import transaction
 
 from allocation.models import Booking
+from allocation.points.bookings import CHANGES_BY_STATE
 from allocation.rules.ask import AskDocument
 from allocation.rules.changes import Strength, Target, strength_of
 from allocation.rules.charging import Granted
-from allocation.rules.states import BEFORE_RUN, EXTENDABLE, ON_WAITLIST, RUNNING, State
+from allocation.rules.states import BEFORE_RUN, EXTENDABLE, RUNNING, State
 from allocation.services.bookings.approval.changes import (
     approval_keep,
     approval_needed,
@@ -34,7 +35,7 @@ from allocation.services.bookings.change.refusals import (
     too_dear,
 )
 from allocation.services.bookings.change.sooner import Sooner, approval_refuse, sooner_accept
-from allocation.services.bookings.change.waiting import change_wait_check, waiting_change
+from allocation.services.bookings.change.waiting import change_wait_check
 from allocation.services.bookings.change.writer import (
     ChangeWriter,
     labels_change,
@@ -222,8 +223,9 @@ class _Asked:
             raise tier_begun(self.booking, self.new.tier, self.now)
         if state in (State.PAUSING, State.PAUSED):
             return rest_shorten(self._writer, strength, self._text())
-        if state in ON_WAITLIST:
-            return waiting_change(self._writer, self._text())
+        if (change := CHANGES_BY_STATE.get(state)) is not None:
+            changed: Booking = change(self._writer, self._text())
+            return changed
         if state in RUNNING or self._is_about_to_begin():
             return self._running()
         return self._planned(state, strength)

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from allocation.errors import AskError
-from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL
+from allocation.rules.arrays import MOST_ELEMENTS, MOST_PARALLEL, parallel_usual
 from allocation.rules.ask import Parsed
 from allocation.rules.ask.line.arrays import array_text
-from allocation.services.arrays.arrays import parallel_usual
 from allocation.web.bookings.request_panel.request_form import RequestFields
 from allocation.web.parts.times import moment_words
 from billing.rules import money_text

@@ -14,17 +14,17 @@ from django.http import HttpRequest
 
 from allocation.models import Booking, PlannedStrength, Series, WaitMode
 from allocation.points import Advice
+from allocation.points.arrays import arrays
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, parse_ask
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.start_range import StartRange
 from allocation.rules.workload_names import LABEL, workload_slug
-from allocation.services.arrays.arrays import ArrayRequest, array_request
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import kinds_said
-from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.requests import ArrayRequest, BookingRequest
 from allocation.services.bookings.series import Repeat, Window, series_request
 from allocation.services.quotes.quote_options import GroupLine, QuoteOption
 from allocation.services.quotes.quotes import Quote
@@ -289,7 +289,8 @@ def _book_array(actor: Actor, terms: BookingRequest, array: ArraySaid, now: date
     """Books an array, all or nothing of it. Returns its first element."""
     wanted = ArrayRequest(array.count, array.parallel)
     with transaction.atomic():
-        return array_request(actor=actor, request=terms, array=wanted, now=now, key=key)
+        made: Booking = arrays().request(actor=actor, request=terms, array=wanted, now=now, key=key)
+    return made
 
 
 def _identifier(request: HttpRequest, actor: Actor) -> UUID:

@@ -1,0 +1,1 @@
+"""Arrays: many runs of one request, of which so many are bookings at a time."""

@@ -1,1 +1,0 @@
-"""Arrays: what people do with them, and their elements, booked as earlier ones end."""

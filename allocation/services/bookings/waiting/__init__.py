@@ -1,1 +1,0 @@
-"""The waiting list: its candidates, offers and groups."""
