@@ -143,6 +143,8 @@ NOUNS: dict[str, Promise] = {
     "group": gettext_lazy("group"),
     "invitation": gettext_lazy("invitation"),
     "lab": gettext_lazy("lab"),
+    "list": gettext_lazy("list"),
+    "saved view": gettext_lazy("saved view"),
     "lead": gettext_lazy("lead"),
     "limit cut": gettext_lazy("limit cut"),
     "limit": gettext_lazy("limit"),
