@@ -218,7 +218,7 @@ ACTS: dict[str, Act] = {
     ),
     "ops/policy": Act("policy.drafted", "policy", _POLICY),
     "ops/policy/versions/<int:number>/scenario": Act(
-        "policy.drafted", "policy", {"tier spot grace_seconds": "77"}, made=sites.drafted
+        "policy.drafted", "policy", {"tier spot grace_seconds": "77s"}, made=sites.drafted
     ),
     "ops/policy/versions/<int:number> activate": Act("policy.published", "policy", made=sites.drafted),
     "ops/policy/versions/<int:number> approve": Act(
