@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("second-factor", "/second-factor/setup"),
         ("notifications", "/t/helix/notifications"),
         ("notification-settings", "/t/helix/notifications/settings"),
+        ("saved-views", "/t/helix/views"),
         ("missing", "/t/helix/bookings/BK-999999"),
     ),
     "tenant_admin": (
@@ -142,6 +143,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-price-draft", "draft:"),
         ("ops-timeline", "/ops/timeline"),
         ("ops-bookings", "/ops/bookings"),
+        ("ops-saved-views", "/ops/views"),
         ("ops-inbox", "/ops/inbox"),
         ("ops-booking", "ops-booking:"),
         ("ops-search", "/ops/search?q=gpu"),

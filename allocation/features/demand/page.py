@@ -18,7 +18,7 @@ from allocation.features.demand.booking_times import (
     class_of,
     tier_of,
 )
-from allocation.features.demand.capacity import capacity_report
+from allocation.features.demand.capacity import capacity_answer, capacity_report
 from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
 from allocation.features.demand.models import DemandKind
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
@@ -149,7 +149,8 @@ def _with(here: Mapping[str, str], name: str, value: str) -> str:
 def capacity(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what is missing by class and week, and what more GPUs would change."""
     now = timezone.now()
-    context = {"rows": capacity_report(now), "slicing": slicing_uses(now)}
+    rows = capacity_report(now)
+    context = {"rows": rows, "answer": capacity_answer(rows), "slicing": slicing_uses(now)}
     return render(request, "demand/capacity.html", context)
 
 

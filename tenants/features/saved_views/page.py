@@ -34,13 +34,13 @@ from tenants.web.navigation import Page, pages_open
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """A view with its address, its filters as text, and whether the reader may change it."""
+    """A view with its address, its filters as text, and where the reader changes it, if they may."""
 
     view: SavedView
     url: str
     filters: str
     is_mine: bool
-    may_change: bool
+    change_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,29 @@ def _row(actor: Holder, view: SavedView) -> ViewRow:
     return ViewRow(
         view,
         _base(actor) + view.suffix,
-        ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in parse_qsl(view.query)),
+        ", ".join(_filter_words(name, value) for name, value in parse_qsl(view.query)),
         view.owner_id == actor.user_id,
-        may_change(actor, view),
+        f"{_base(actor)}views/{view.id}" if may_change(actor, view) else "",
     )
+
+
+def _filter_words(name: str, value: str) -> str:
+    """A filter as text: `state: waiting`, `mine only`, `by cost, the highest first`."""
+    if name == "sort":
+        return f"by {value.removeprefix('-')}" + (", the highest first" if value.startswith("-") else "")
+    if name in _FILTER_WORDS:
+        return _FILTER_WORDS[name].format(value)
+    return f"{name}: {value}"
+
+
+_FILTER_WORDS = {
+    "mine": "mine only",
+    "q": "with “{}”",
+    "external_ref": "ticket: {}",
+    "view": "as a {}",
+    "since": "from {}",
+    "until": "to {}",
+}
 
 
 def view_menu(request: HttpRequest, actor: Holder, name: str) -> ListMenu:

@@ -49,7 +49,7 @@ TABLE = {
 }
 # First part of the address below /ops/ -> area.
 PAGES = {
-    "own": "inbox search",
+    "own": "inbox search views",
     "overview": "overview insights insights.csv",
     "nodes": "fleet maintenance nodes",
     "fleet": "capacity clusters compaction install machines mix mix.csv zones",
@@ -66,7 +66,7 @@ PAGES = {
 }
 # The same for REST.
 ROUTES = {
-    "own": "operator-notifications",
+    "own": "operator-notifications platform-views",
     "overview": "platform-kpis platform-kpi-comparison",
     "nodes": "fleet/nodes fleet/gpus maintenance",
     "fleet": "capacity clusters compaction fleet/enrolments platform-machines platform-mix"

@@ -31,7 +31,7 @@ def names(api: Api, path: str = "views") -> list[str]:
 
 def logged(tenant: object) -> list[str]:
     with as_system():
-        return list(
+        return sorted(
             AuditEntry.objects.filter(tenant=tenant, action__startswith="view.").values_list(
                 "action", flat=True
             )
