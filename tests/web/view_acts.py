@@ -27,10 +27,10 @@ _CHANGED = Act("view.changed", "view", _CHANGE, with_view)
 _ENDED = Act("view.ended", "view", {}, with_view, has_after=False)
 
 VIEW_ACTS: dict[str, Act] = {
-    "ops/views save": Act("view.saved", "view", _VIEW, has_before=False),
+    "ops/views save": Act("view.saved", "view", _VIEW | {"name": "More"}, has_before=False),
     f"{_ONE} change": _CHANGED,
     f"{_ONE} end": _ENDED,
-    f"put {_REST}": Act("view.saved", "view", _VIEW, has_before=False),
+    f"put {_REST}": Act("view.saved", "view", _VIEW | {"name": "More"}, has_before=False),
     f"put {_REST}/<uuid:view_id>": _CHANGED,
     f"delete {_REST}/<uuid:view_id>": _ENDED,
 }

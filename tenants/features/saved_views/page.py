@@ -90,7 +90,7 @@ _FILTER_WORDS = {
 
 def view_menu(request: HttpRequest, actor: Holder, name: str) -> ListMenu:
     """The menu of a list with its present filters."""
-    query = query_of(lists_of(actor)[name], request.GET.items())
+    query = query_of(lists_of(actor)[name], request.GET.dict().items())
     rows = tuple(_row(actor, view) for view in views_of(actor, name))
     found = next((row for row in rows if row.view.query == query), None)
     menu = ViewMenu(name, query, rows, found, may_share(actor), f"{_base(actor)}views")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Lower
 
 from tenants.access import Actor, PlatformActor, require_in_reach
@@ -51,7 +51,7 @@ class ViewChangeTerms:
 
 def views_of(actor: Holder, of_list: str = "") -> QuerySet[SavedView]:
     """Returns the actor's views, and those that others share; of one list, or of all."""
-    rows = SavedView.objects.filter(tenant_id=actor.tenant_id).select_related("owner")
+    rows = SavedView.objects.filter(tenant=actor.tenant_id).select_related("owner")
     if of_list:
         rows = rows.filter(list=of_list)
     return rows.filter(Q(owner=actor.user_id) | Q(is_shared=True))
@@ -78,8 +78,8 @@ def view_save(*, actor: Holder, terms: ViewTerms, now: datetime) -> SavedView:
     query = _query(_list(actor, terms.list), terms.query)
     name = name_read(terms.name, longest=LONGEST_NAME)
     _one_at_a_time(actor)
-    mine = SavedView.objects.filter(tenant_id=actor.tenant_id, owner=actor.user_id, list=terms.list)
-    view = mine.annotate(lower=Lower("name")).filter(lower=name.lower()).first()
+    mine = SavedView.objects.filter(tenant=actor.tenant_id, owner=actor.user_id, list=terms.list)
+    view: SavedView | None = _named(mine, name).first()
     before = _facts(view) if view is not None else {}
     if view is None:
         if mine.count() >= MOST_VIEWS:
@@ -103,8 +103,8 @@ def view_change(*, actor: Holder, view_id: UUID, terms: ViewChangeTerms, now: da
     _one_at_a_time(actor)
     view = view_one(actor, view_id)
     name, before = name_read(terms.name, longest=LONGEST_NAME), _facts(view)
-    others = SavedView.objects.filter(tenant_id=view.tenant_id, owner=view.owner_id, list=view.list)
-    if others.exclude(id=view.id).annotate(lower=Lower("name")).filter(lower=name.lower()).exists():
+    others = SavedView.objects.filter(tenant=view.tenant_id, owner=view.owner_id, list=view.list)
+    if _named(others, name).exclude(id=view.id).exists():
         raise invalid("view_name_taken", refusal_text("view_name_taken", name=name), "name")
     _shared_set(view, is_shared=terms.is_shared)
     view.name = name
@@ -132,6 +132,11 @@ def view_one(actor: Holder, view_id: UUID) -> SavedView:
     if not may_change(actor, view):
         raise denied(refusal_text("view_of_another"))
     return view
+
+
+def _named(rows: QuerySet[SavedView], name: str) -> QuerySet[SavedView]:
+    """Those with the name in any case, by the same function of the database as its constraint."""
+    return rows.alias(lower=Lower("name")).filter(lower=Lower(Value(name)))
 
 
 def lists_of(actor: Holder) -> dict[str, ListPage]:
@@ -180,7 +185,7 @@ def _one_at_a_time(actor: Holder) -> None:
 
 def _shared_set(view: SavedView, *, is_shared: bool) -> None:
     if is_shared and not view.is_shared:
-        shared = SavedView.objects.filter(tenant_id=view.tenant_id, list=view.list, is_shared=True)
+        shared = SavedView.objects.filter(tenant=view.tenant_id, list=view.list, is_shared=True)
         if shared.count() >= MOST_VIEWS:
             raise Refused("too_many_views", refusal_text("too_many_shared_views", most=MOST_VIEWS))
     view.is_shared = is_shared
