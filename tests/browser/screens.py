@@ -108,6 +108,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("webhooks", "/t/helix/settings/webhooks"),
         ("chat", "/t/helix/settings/chat"),
         ("webhook", "webhook:"),
+        ("saved-view", "saved-view:"),
         ("service-accounts", "/t/helix/settings/service-accounts"),
         ("service-account", "service-account:"),
         ("sign-on", "/t/helix/settings/sign-on"),
@@ -305,6 +306,7 @@ FIRST_LINKS = {
     "ops-booking": ("/ops/bookings", "#bookings-list td a"),
     "maintenance": ("/ops/maintenance", 'main a[href*="/ops/maintenance/"]'),
     "approval": ("/t/helix/approvals", "[data-approval] h2 a"),
+    "saved-view": ("/t/helix/views", 'main td a[href*="/views/"]'),
     "campaign-costs": ("/t/helix/budgets", 'main a[href*="/campaigns/"]'),
 }
 """Where the first link leads to an object, by the kind of an address."""
