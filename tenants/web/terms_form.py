@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from types import MappingProxyType, UnionType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from django import forms
 from django.utils import timezone
@@ -197,7 +197,7 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
         found = _Read(partial(read, param=declared.name), reads_empty=reads is Sequence, **options)
     else:
         found, shown = (
-            forms.CharField(**options, max_length=_longest(declared)),
+            forms.CharField(**options, max_length=_longest(declared), validators=_offered(kind)),
             {"maxlength": _longest(declared)},
         )
         shown |= {"type": "url"} if said.asks == "url" else {}
@@ -208,6 +208,17 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
 def _longest(declared: "Declared[Any]") -> int | None:
     found: int | None = declared.metadata["serializer_kwargs"].get("max_length")
     return found
+
+
+def _offered(kind: object) -> list[Callable[[str], None]]:
+    """What checks that a value is one of those of its type."""
+    return [partial(_one_of, get_args(kind))] if get_origin(kind) is Literal else []
+
+
+def _one_of(values: tuple[str, ...], value: str) -> None:
+    """Raises ValidationError for a value that the terms do not have, which no form offers."""
+    if value not in values:
+        raise forms.ValidationError(refusal_text("choose_one_of", choices=", ".join(filter(None, values))))
 
 
 def _in_range(day: date) -> None:
