@@ -62,6 +62,11 @@ def price_book_after(now: datetime) -> PriceBook | None:
     return PriceBook.objects.filter(valid_from__gt=now).order_by("valid_from").first()
 
 
+def currency_latest() -> str:
+    """Returns the currency of the latest price book."""
+    return PriceBook.objects.order_by("-version").values_list("currency", flat=True).first() or "EUR"
+
+
 def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:
     """The prices of a book per GPU and hour, by (class, tier)."""
     rows = Price.objects.filter(book=book, profile="").values_list("gpu_class_id", "tier_id", "per_gpu_hour")

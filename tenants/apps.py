@@ -6,9 +6,14 @@ from tenants.features import FEATURES
 
 
 class TenantsConfig(AppConfig):
-    """Lets features add themselves to the core."""
+    """Loads the features with the app: their models, and what they add to the core."""
 
     name = "tenants"
+
+    def import_models(self) -> None:
+        """Imports the models of the core, and then those of features."""
+        super().import_models()
+        FEATURES.imported("models")
 
     def ready(self) -> None:
         """Adds their words."""

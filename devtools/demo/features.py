@@ -49,6 +49,7 @@ from devtools.demo.week import (
     text_parsed,
 )
 from tenants.access import Actor
+from tenants.features.saved_views.services import ViewTerms, view_save
 from tenants.features.webhooks.services import (
     WebhookTerms,
     webhook_create,
@@ -157,6 +158,12 @@ def webhook_made(now: datetime) -> None:
     webhook, _ = webhook_create(actor=actor, terms=terms, now=now)
     webhook_test(actor=actor, webhook_id=webhook.id, now=now)
     webhook_enabled_set(actor=actor, webhook_id=webhook.id, is_enabled=False, now=now)
+
+
+def view_made(now: datetime) -> None:
+    """Saves a view of bookings for everybody."""
+    terms = ViewTerms(list="bookings", name="Everything that waits", query="state=waiting", is_shared=True)
+    view_save(actor=person("ada", "helix"), terms=terms, now=now)
 
 
 def service_account_made(now: datetime) -> None:

@@ -27,6 +27,7 @@ from devtools.demo.features import (
     series_asked,
     service_account_made,
     sprint_begun,
+    view_made,
     webhook_made,
 )
 from devtools.demo.history import history_simulate
@@ -164,7 +165,8 @@ def _today(now: datetime, today: date) -> None:
         with suppress(Refused), transaction.atomic():
             people.book(line, now)
     planned = partial(maintenance_planned, today + timedelta(days=2))
-    for ask in (series_asked, planned, webhook_made, service_account_made, jira_connected, sprint_begun):
+    made = (webhook_made, view_made, service_account_made, jira_connected, sprint_begun)
+    for ask in (series_asked, planned, *made):
         with suppress(Refused), transaction.atomic():
             ask(now)
 

@@ -153,8 +153,8 @@ function refreshSoon(part) {
 
 async function refresh(id) {
   const old = document.getElementById(id);
-  // A part in use (during a drag) is refreshed later.
-  if (!old || old.dataset.liveBusy !== undefined) {
+  // A part in use (during a drag, or while somebody types in it) is refreshed later.
+  if (!old || old.dataset.liveBusy !== undefined || isTypedIn(old)) {
     due.delete(id);
     if (old) refreshLater(old);
     return;
@@ -177,6 +177,10 @@ async function refresh(id) {
     const part = document.getElementById(id);
     if (part && reasons.has(id)) refreshSoon(part);
   }
+}
+
+function isTypedIn(part) {
+  return [...part.querySelectorAll('[data-typing]')].some((field) => field.value !== '');
 }
 
 function refreshLater(part) {

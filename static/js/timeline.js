@@ -406,6 +406,10 @@ document.addEventListener('keydown', onKey);
 document.addEventListener('keydown', (event) => {
   if (moving && event.key === 'Escape' && event.target.closest?.('.drag-card')) stopMove();
 });
+document.addEventListener('pointerover', (event) => {
+  const bar = event.target.closest?.('.bar[aria-label]');
+  if (bar && !bar.title) bar.title = bar.getAttribute('aria-label');
+});
 document.addEventListener('pointerdown', onDown);
 document.addEventListener('pointermove', onMove);
 document.addEventListener('pointerup', onUp);

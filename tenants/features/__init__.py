@@ -23,4 +23,4 @@ class Features:
         return [route for module in self.imported(part) for route in module.urlpatterns]
 
 
-FEATURES = Features(__name__, "chat", "policy_hook", "webhooks")
+FEATURES = Features(__name__, "chat", "policy_hook", "saved_views", "webhooks")

@@ -38,7 +38,8 @@ class Act:
     where that is not the name of the key.
     `asks` returns the question that a person must confirm first. `is_dangerous`: it needs a fresh
     second factor. `is_shown_once`: the page has what it returned as `made`, once, in place of a
-    redirect; else it leads to the page `to`, or back to its own.
+    redirect; else it leads to the page `to`, to the address that `leads` returns for the row and the
+    tenant's slug, or back to its own.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Act:
     is_dangerous: bool = False
     is_shown_once: bool | Callable[[Any], bool] = False
     to: str = ""
+    leads: Callable[[Any, str], str] | None = None
 
     def __post_init__(self) -> None:
         if self.key and self.row_noun not in NOUNS:
@@ -88,6 +90,12 @@ class Act:
     def shows(self, row: Any) -> bool:  # noqa: ANN401 (what the command returned)
         """Returns whether the page shows once what was returned."""
         return self.is_shown_once if isinstance(self.is_shown_once, bool) else self.is_shown_once(row)
+
+    def next_address(self, row: Any, own: str, base: dict[str, str], keys: Mapping[str, Any]) -> str:  # noqa: ANN401
+        """Returns where a browser goes when the command is done; `own` is the name of its page."""
+        if self.leads is not None:
+            return self.leads(row, base.get("tenant", ""))
+        return reverse(self.to or own, kwargs=base if self.to else {**base, **keys})
 
     def run(
         self,
@@ -187,7 +195,7 @@ def _carried(
                     raise
                 refusal = found
             if is_done and not act.shows(made):
-                return redirect(reverse(act.to or name, kwargs=base if act.to else {**base, **keys}))
+                return redirect(act.next_address(made, name, base, keys))
             if form is not None and not is_done:
                 bound[act.name] = form
         forms = {

@@ -36,6 +36,7 @@ from tenants.services.sealed_log.search import (
     verified_last,
 )
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.list_menu import actor_of, list_menus
 
 MOST_EXPORTED = 10_000
 COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail", "address")
@@ -122,6 +123,7 @@ class LogForm(forms.Form):
 def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` pages."""
     context = _context(request, None) | {"verified": verified_last(), "base": "/ops/log"}
+    context["list_menus"] = list_menus(request, actor_of(operator), "log")
     return render(request, "tenants/log.html", context)
 
 
@@ -139,7 +141,8 @@ def log(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the tenant's log to its admins; to everybody else their own acts."""
     own = None if actor.is_tenant_admin else actor.user_id
     context = _context(request, actor.tenant_id, f"/t/{actor.tenant_slug}/", own)
-    return render(request, "tenants/log.html", context | {"base": f"/t/{actor.tenant_slug}/log"})
+    context |= {"base": f"/t/{actor.tenant_slug}/log", "list_menus": list_menus(request, actor, "log")}
+    return render(request, "tenants/log.html", context)
 
 
 @costly("export")

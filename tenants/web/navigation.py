@@ -264,6 +264,7 @@ PERSONAL = (
     Page("Settings and tokens", "settings", "gear", "api token mail time zone"),
     Page("Notifications", "notifications/settings", "bell", "events mail quiet hours"),
     Page("Calendars", "settings/calendars", "cal", "ics subscribe feed"),
+    Page("Saved views", "views", "filter", "filters lists saved"),
 )
 CHAT = "settings/chat"
 AREAS = ("settings", "organisation")
@@ -289,15 +290,20 @@ def navigation(
     return tuple(groups)
 
 
+def pages_open(pages: Iterable[Page], rights: Rights) -> Iterator[Page]:
+    """Those of operators' pages that these rights open."""
+    return (each for each in pages if _is_open(each, rights))
+
+
 def _is_open(page: Page, rights: Rights) -> bool:
     """Whether the rights read the area that the operators' page declares."""
-    area = area_of_page(f"/ops/{page.suffix}")
+    area = area_of_page(f"/ops/{page.suffix.partition('?')[0]}")
     return area is not None and rights.may(area)
 
 
 def operator_pages(rights: Rights) -> Iterator[Page]:
     """The operators' pages that these rights open."""
-    return (each for _, pages in OPERATOR_NAV for each in pages if _is_open(each, rights))
+    return pages_open((each for _, pages in OPERATOR_NAV for each in pages), rights)
 
 
 def area_of(path: str, actor: Actor | None) -> NavGroup | None:

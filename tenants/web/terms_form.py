@@ -223,7 +223,7 @@ def _longest(declared: "Declared[Any]") -> int | None:
 def _one_of(names: tuple[str, ...], name: str) -> None:
     """Raises ValidationError for a value that is none of those declared."""
     if name not in names:
-        raise forms.ValidationError(refusal_text("value_choice", names=", ".join(filter(None, names))))
+        raise forms.ValidationError(refusal_text("choose_one_of", choices=", ".join(filter(None, names))))
 
 
 def _in_range(day: date) -> None:

@@ -68,6 +68,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("second-factor", "/second-factor/setup"),
         ("notifications", "/t/helix/notifications"),
         ("notification-settings", "/t/helix/notifications/settings"),
+        ("saved-views", "/t/helix/views"),
         ("missing", "/t/helix/bookings/BK-999999"),
     ),
     "tenant_admin": (
@@ -108,6 +109,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("webhooks", "/t/helix/settings/webhooks"),
         ("chat", "/t/helix/settings/chat"),
         ("webhook", "webhook:"),
+        ("saved-view", "saved-view:"),
         ("service-accounts", "/t/helix/settings/service-accounts"),
         ("service-account", "service-account:"),
         ("sign-on", "/t/helix/settings/sign-on"),
@@ -143,6 +145,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-price-draft", "draft:"),
         ("ops-timeline", "/ops/timeline"),
         ("ops-bookings", "/ops/bookings"),
+        ("ops-saved-views", "/ops/views"),
         ("ops-inbox", "/ops/inbox"),
         ("ops-booking", "ops-booking:"),
         ("ops-search", "/ops/search?q=gpu"),
@@ -304,6 +307,7 @@ FIRST_LINKS = {
     "ops-booking": ("/ops/bookings", "#bookings-list td a"),
     "maintenance": ("/ops/maintenance", 'main a[href*="/ops/maintenance/"]'),
     "approval": ("/t/helix/approvals", "[data-approval] h2 a"),
+    "saved-view": ("/t/helix/views", 'main td a[href*="/views/"]'),
     "campaign-costs": ("/t/helix/budgets", 'main a[href*="/campaigns/"]'),
 }
 """Where the first link leads to an object, by the kind of an address."""

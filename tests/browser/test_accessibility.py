@@ -79,6 +79,7 @@ SEEDED = {
     "maintenance": "maintenance-change",
     "approval": "approval",
     "webhook": "webhook",
+    "saved-view": "saved-view",
     "service-account": "service-account",
     "jira": "jira-one",
 }
@@ -118,8 +119,8 @@ NO_PAGES = {
     "budget-days",
     # Tables of the same parts as the budget's page.
     *("budget-day", "platform-budget", "platform-budget-day", "platform-budget-days"),
-    # The page of a tenant's webhook.
-    "ops-webhook",
+    # The pages of a tenant's webhook and view.
+    *("ops-webhook", "ops-saved-view"),
     # The seeded site has no contested pause: `tests/features/appeals` looks at these pages.
     *("appeal-raise", "appeal", "ops-appeal"),
     # The seeded site has no other cluster: `tests/features/clusters` looks at its page.

@@ -36,7 +36,7 @@ def _features() -> str:
         texts = {each.stem: each.read_text(encoding="utf-8") for each in folder.glob("*.py")}
         found = (
             [(ast.get_docstring(ast.parse(texts["__init__"])) or "").partition("\n")[0]],
-            [f"`allocation_{each.lower()}`" for each in TABLE.findall(texts.get("models", ""))],
+            [f"`{folder.parts[-3]}_{each.lower()}`" for each in TABLE.findall(texts.get("models", ""))],
             [
                 f"`{'/ops' if ops else '/t/…'}/{each}`"
                 for ops, each in PAGE_ROUTE.findall(texts.get("page", ""))

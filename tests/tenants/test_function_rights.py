@@ -30,10 +30,13 @@ ONLY_WEB = {
         for name in ("notebook", "notebookentry", "handover", "pauseappeal", "sparecores")
         for role in WORKERS
     ),
-    *((f"allocation_{name}", "portal_system", "INSERT") for name in ("keptbooking", "limitcut")),
+    *(
+        (name, "portal_system", "INSERT")
+        for name in ("allocation_keptbooking", "allocation_limitcut", "tenants_savedview")
+    ),
 }
 """Members have files of statements made, start notebooks, hand over, contest pauses, choose cores; operators
-and workers do none of this. Workers cut no limits."""
+and workers do none of this. Workers cut no limits and save no views."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

@@ -9,6 +9,7 @@ from tests.web import operator_sites as sites
 from tests.web.acts import Act
 from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.role_acts import ROLE_ACTS
+from tests.web.view_acts import VIEW_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
 from tests.web.zone_acts import ZONE_ACTS
 
@@ -66,6 +67,7 @@ _JOBS = {
 }
 
 ACTS: dict[str, Act] = {
+    **VIEW_ACTS,
     **ZONE_ACTS,
     **dict.fromkeys(
         ("ops/clusters/<slug:slug> account", "put api/v1/clusters/<slug:slug>/accounts"),
@@ -218,7 +220,7 @@ ACTS: dict[str, Act] = {
     ),
     "ops/policy": Act("policy.drafted", "policy", _POLICY),
     "ops/policy/versions/<int:number>/scenario": Act(
-        "policy.drafted", "policy", {"tier spot grace_seconds": "77"}, made=sites.drafted
+        "policy.drafted", "policy", {"tier spot grace_seconds": "77s"}, made=sites.drafted
     ),
     "ops/policy/versions/<int:number> activate": Act("policy.published", "policy", made=sites.drafted),
     "ops/policy/versions/<int:number> approve": Act(

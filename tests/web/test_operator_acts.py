@@ -29,6 +29,7 @@ from tests.web.acts import Act
 from tests.web.crawl import filled, routes, views
 from tests.web.operator_acts import ACTS, AS_ANOTHER, ASKING, PLACES
 from tests.web.operator_sites import Values, contested, my_draft, on_trial, with_platform_budget
+from tests.web.view_acts import with_view
 from tests.web.webhook_acts import with_webhook
 
 pytestmark = [pytest.mark.django_db, pytest.mark.turn]
@@ -168,7 +169,7 @@ def _page_acts(site: Site) -> Iterator[str]:
     client.force_login(site.people["operator"])
     with as_system():
         draft = {"draft_id": my_draft(site)["draft_id"], **with_platform_budget(site)}
-        draft |= with_webhook(site) | on_trial(site) | contested(site)
+        draft |= with_webhook(site) | on_trial(site) | contested(site) | with_view(site)
     for route in sorted(set(routes())):
         if not route.startswith("/ops/"):
             continue

@@ -178,23 +178,23 @@ def _amounts(rule: ApprovalRule) -> Iterator[str]:
     if rule.min_cost is not None:
         yield f"costs {money_text(rule.min_cost, CURRENCY)} or more in 24 hours"
     if rule.min_gpu_hours is not None:
-        yield f"{counted(f'{rule.min_gpu_hours.normalize():f}', 'GPU-hour')} or more in 24 hours"
+        yield f"takes {counted(f'{rule.min_gpu_hours.normalize():f}', 'GPU-hour')} or more in 24 hours"
     if rule.min_gpus is not None:
-        yield f"{counted(rule.min_gpus, 'GPU')} or more at once"
+        yield f"has {counted(rule.min_gpus, 'GPU')} or more at once"
     if rule.min_seconds is not None:
-        yield f"{length_words(rule.min_seconds)} or longer"
+        yield f"takes {length_words(rule.min_seconds)} or longer"
 
 
 def _others(rule: ApprovalRule) -> Iterator[str]:
     if rule.classes:
-        yield f"class {' or '.join(rule.classes)}"
+        yield f"is on class {' or '.join(rule.classes)}"
     if rule.tiers:
-        yield f"tier {' or '.join(rule.tiers)}"
+        yield f"is in tier {' or '.join(rule.tiers)}"
     if rule.hours_begin is not None and rule.hours_end is not None:
         days = " ".join(DAYS[day] for day in rule.weekdays)
         yield f"can run outside {days} {rule.hours_begin:%H:%M}–{rule.hours_end:%H:%M} ({rule.zone})"
     if rule.is_first:
-        yield "a person's first booking in the project"
+        yield "is the person's first booking in the project"
 
 
 CHOICES = {

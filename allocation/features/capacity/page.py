@@ -31,6 +31,7 @@ from allocation.features.capacity.models import (
     CapacitySpend,
     ForecastRule,
     RentingRule,
+    RuleMode,
     SprintRule,
 )
 from allocation.features.capacity.orphans import orphan_release
@@ -267,6 +268,13 @@ def _filled_in(request: HttpRequest) -> dict[str, str]:
     return {name: value for name, value in single_values(request.GET).items() if value}
 
 
+MODES = (
+    (RuleMode.OFF, "Do nothing"),
+    (RuleMode.PROPOSE, "Propose to rent; a lead approves it"),
+    (RuleMode.RENT, "Rent without asking"),
+)
+"""What a rule can do, as a person chooses it."""
+
 urlpatterns = [
     form_page(
         "capacity",
@@ -294,7 +302,7 @@ urlpatterns = [
             sprint_rule_set,
             "Sprints that start from now on follow the rule.",
             terms=SprintRuleTerms,
-            choices={"mode": lambda _: SprintRule.Mode.choices, "gpu_class": _classes},
+            choices={"mode": lambda _: MODES, "gpu_class": _classes},
             initial=_sprint_initial,
         ),
     ),
@@ -308,7 +316,7 @@ urlpatterns = [
             backlog_rule_set,
             "The rule holds from now on.",
             terms=BacklogRuleTerms,
-            choices={"mode": lambda _: BacklogRule.Mode.choices, "gpu_class": _classes},
+            choices={"mode": lambda _: MODES, "gpu_class": _classes},
             initial=_backlog_initial,
         ),
     ),
@@ -322,7 +330,7 @@ urlpatterns = [
             forecast_rule_set,
             "The rule holds from now on.",
             terms=ForecastRuleTerms,
-            choices={"mode": lambda _: ForecastRule.Mode.choices, "gpu_class": _classes},
+            choices={"mode": lambda _: MODES, "gpu_class": _classes},
             initial=_forecast_initial,
         ),
     ),

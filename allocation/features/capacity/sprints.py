@@ -40,11 +40,11 @@ Mode = Literal["off", "propose", "rent"]
 class SprintRuleTerms:
     """What each sprint of a project may rent, beyond what it books of the site's own GPUs."""
 
-    mode: Mode = term("A started sprint makes", says="`propose` waits for a lead, `rent` does not.")
-    gpu_class: str = term("Class", max_length=40)
-    count: int = term("GPUs", "At once, at most.", min_value=1, max_value=MOST_GPUS)
+    mode: Mode = term("When a sprint starts", says="`propose` waits for a lead, `rent` does not.")
+    gpu_class: str = term("GPU class", max_length=40)
+    count: int = term("GPUs, at most", "At the same time.", min_value=1, max_value=MOST_GPUS)
     most_cost: Decimal = term(
-        "At most for a sprint",
+        "Money for one sprint, at most",
         says="In the currency of the offers.",
         max_digits=12,
         decimal_places=2,
@@ -52,8 +52,8 @@ class SprintRuleTerms:
         max_value=MOST_COST,
     )
     issue: str = term(
-        "Comments on (optional)",
-        "An issue of the Jira project, such as GPU-1.",
+        "Jira issue for comments (optional)",
+        "Such as GPU-1. The portal writes there what was rented.",
         says="An issue of the Jira project; empty: only the log of the connection has it.",
         default="",
         max_length=40,

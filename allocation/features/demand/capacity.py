@@ -12,10 +12,12 @@ from allocation.features.demand.model import WEEK
 from allocation.features.demand.models import DemandKind
 from allocation.features.demand.services import gpus_of_classes, hours_of, newest_forecasts
 from billing.price_books import PriceShelf
-from billing.rules import UNITS_PER_GPU
+from billing.rules import UNITS_PER_GPU, money_text, rate_text
 
 MORE = (1, 2, 4, 8)
 PAST_WEEKS = 4
+LEAST_MISSING = 0.05
+"""GPU-hours that are shown as more than none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class More:
     p90: float
     used_percent: float
     break_even: Decimal | None
+    worth: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,39 @@ class ClassCapacity:
     more: list[More] = field(default_factory=list)
     headroom: HeadroomUse | None = None
 
+    @property
+    def price_words(self) -> str:
+        """Returns the price of a GPU-hour in the usual tier; "" without one."""
+        return "" if self.price is None else rate_text(self.price, self.currency)
+
+    @property
+    def was(self) -> float:
+        """Returns the GPU-hours that were missing in the weeks that are known."""
+        return sum(week.p50 for week in self.weeks if week.is_past)
+
+    @property
+    def expected(self) -> float:
+        """Returns the GPU-hours that are expected to be missing in the coming weeks."""
+        return sum(week.p50 for week in self.weeks if not week.is_past)
+
+    @property
+    def upper(self) -> float:
+        """Returns their upper estimate."""
+        return sum(week.p90 for week in self.weeks if not week.is_past)
+
+    @property
+    def peak(self) -> float:
+        """Returns the most GPUs that are expected to be missing at once."""
+        return max((week.peak_p50 for week in self.weeks if not week.is_past), default=0.0)
+
+
+def capacity_answer(rows: Sequence[ClassCapacity]) -> str:
+    """Returns in a sentence of which classes GPUs are expected to be missing."""
+    short = [row.label for row in rows if row.expected >= LEAST_MISSING]
+    if not short:
+        return "No GPUs are expected to be missing in the next two weeks"
+    return f"GPUs are expected to be missing in the next two weeks: {', '.join(short)}"
+
 
 def capacity_report(now: datetime) -> list[ClassCapacity]:
     """The report of each class with a forecast. Runs inside `operator_tx`."""
@@ -69,18 +105,19 @@ def capacity_report(now: datetime) -> list[ClassCapacity]:
         ]
         price = shelf.on(now).get((name, USUAL_TIER))
         plain = price.rate(UNITS_PER_GPU).plain if price else None
+        currency = price.currency if price else ""
         found.append(
             ClassCapacity(
                 name,
                 forecast.gpu_class.label,
                 there,
                 plain,
-                price.currency if price else "",
+                currency,
                 [
                     *_past_weeks(past, there),
                     *_coming_weeks(forecast.at.astimezone(UTC), forecast.middle, forecast.high, there),
                 ],
-                [_more(each, forecast.middle, forecast.high, there, plain) for each in MORE],
+                [_more(each, forecast.middle, forecast.high, there, (plain, currency)) for each in MORE],
                 uses.get(name),
             )
         )
@@ -117,14 +154,21 @@ def _coming_weeks(at: datetime, middle: Sequence[float], high: Sequence[float], 
 
 
 def _more(
-    count: int, middle: Sequence[float], high: Sequence[float], gpus: int, price: Decimal | None
+    count: int,
+    middle: Sequence[float],
+    high: Sequence[float],
+    gpus: int,
+    price: tuple[Decimal | None, str],
 ) -> More:
     before, after = sum(shortage(middle, gpus)), sum(shortage(middle, gpus + count))
     used = (before - after) / (count * len(middle))
+    plain, currency = price
+    even = None if plain is None else (plain * Decimal(str(round(used, 4)))).quantize(Decimal("0.01"))
     return More(
         count,
         after,
         sum(shortage(high, gpus + count)),
         100 * used,
-        None if price is None else (price * Decimal(str(round(used, 4)))).quantize(Decimal("0.01")),
+        even,
+        "" if even is None else money_text(even, currency),
     )

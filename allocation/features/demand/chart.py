@@ -105,6 +105,10 @@ class HeatCell:
     css: str
     text: str
 
+    def said(self, show: str) -> str:
+        """Returns the part of its words that is about what is shown."""
+        return self.text.partition(": ")[2].split(", ")[list(SHOWS).index(show)]
+
 
 def heat_rows(rows: Sequence[BookingTime], show: str, zone: ZoneInfo) -> list[tuple[str, list[HeatCell]]]:
     """The hours by day and hour of the zone, from light to dark."""

@@ -18,12 +18,13 @@ from allocation.features.demand.booking_times import (
     class_of,
     tier_of,
 )
-from allocation.features.demand.capacity import capacity_report
+from allocation.features.demand.capacity import capacity_answer, capacity_report
 from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
 from allocation.features.demand.models import DemandKind
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
 from allocation.features.demand.slicing import slicing_uses
 from allocation.points import FIGURE_CARDS, BookingCard
+from billing.rules import rate_text
 from tenants.access import Actor
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
@@ -90,6 +91,7 @@ class BestTime:
 
     row: BookingTime
     request: str
+    price: str
 
 
 @costly("statement")
@@ -109,6 +111,7 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
     heat = heat_rows(rows, show, zone)
     context = {
         "is_alike": len({cell.css for _, cells in heat for cell in cells if cell.css}) < 2,
+        "alike": next((cell.said(show) for _, cells in heat for cell in cells if cell.css), ""),
         "label": next(iter(known[name].values())).gpu_class.label if name else "",
         "tier": tier,
         "classes": [
@@ -124,7 +127,11 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
         "heat": heat,
         "hours": range(24),
         "best": [
-            BestTime(row, f"1 {name} 1h at {row.at.astimezone(zone):%H:%M on %Y-%m-%d}")
+            BestTime(
+                row,
+                f"1 {name} 1h at {row.at.astimezone(zone):%H:%M on %Y-%m-%d}",
+                "" if row.price is None else rate_text(row.price, row.currency),
+            )
             for row in best_times(rows)
         ],
         "now": now,
@@ -142,7 +149,8 @@ def _with(here: Mapping[str, str], name: str, value: str) -> str:
 def capacity(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows what is missing by class and week, and what more GPUs would change."""
     now = timezone.now()
-    context = {"rows": capacity_report(now), "slicing": slicing_uses(now)}
+    rows = capacity_report(now)
+    context = {"rows": rows, "answer": capacity_answer(rows), "slicing": slicing_uses(now)}
     return render(request, "demand/capacity.html", context)
 
 

@@ -18,6 +18,7 @@ from allocation.features.limit_cuts.services import (
     operator_cut_end,
     owner_name,
 )
+from allocation.web.limits.cut_question import CHOICES
 from tenants.access import Actor
 from tenants.models import User
 from tenants.rules.operator_roles import Area
@@ -83,6 +84,7 @@ def _context(
     return {
         "cards": [_card(each, now, may) for each in cuts],
         "over": [(each, owner_name(limit_of(each)), _limit(each)) for each in over],
+        "answers": CHOICES,
     }
 
 

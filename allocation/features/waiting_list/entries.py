@@ -43,12 +43,12 @@ class OfferAskTerms:
 
     request: str = term("What, and for how long", example="4 h100 for 6h", max_length=200)
     project: str = term("Project", max_length=40)
-    since_1: datetime | None = term("Window 1 from", asks="moment", default=None)
-    until_1: datetime | None = term("Window 1 until", asks="moment", default=None)
-    since_2: datetime | None = term("Window 2 from", asks="moment", default=None)
-    until_2: datetime | None = term("Window 2 until", asks="moment", default=None)
-    since_3: datetime | None = term("Window 3 from", asks="moment", default=None)
-    until_3: datetime | None = term("Window 3 until", asks="moment", default=None)
+    since_1: datetime | None = term("Any time from", asks="moment", default=None)
+    until_1: datetime | None = term("until", asks="moment", default=None)
+    since_2: datetime | None = term("Or from (second time)", asks="moment", default=None)
+    until_2: datetime | None = term("until (second time)", asks="moment", default=None)
+    since_3: datetime | None = term("Or from (third time)", asks="moment", default=None)
+    until_3: datetime | None = term("until (third time)", asks="moment", default=None)
 
     def windows(self) -> Windows:
         """The windows that are given, in UTC. Raises Refused."""

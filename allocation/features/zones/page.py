@@ -23,6 +23,8 @@ from allocation.features.zones.services import (
 from allocation.models import Node, Rack, Zone
 from allocation.points import NODE_CARDS, BookingCard
 from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
+from billing.price_books import currency_latest
+from billing.rules import rate_text
 from tenants.access import Actor, PlatformActor
 from tenants.models import Tier, User
 from tenants.platform.errors import missing
@@ -43,6 +45,7 @@ class ZoneRow:
     booked: str
     storage: tuple[tuple[str, int], ...]
     price: Decimal | None
+    price_words: str
     grams: int | None
 
     @property
@@ -51,9 +54,9 @@ class ZoneRow:
         return ", ".join(f"{count} × {name}" for name, count in self.classes)
 
     @property
-    def storage_words(self) -> str:
-        """`2 with local NVMe, 2 TB; 1 with shared`."""
-        return "; ".join(f"{count} with {name}" for name, count in self.storage)
+    def storage_words(self) -> list[str]:
+        """`2 nodes: local NVMe, 2 TB`, `1 node: shared`."""
+        return [f"{count} node{'' if count == 1 else 's'}: {name}" for name, count in self.storage]
 
     @property
     def slug(self) -> str:
@@ -66,10 +69,11 @@ def _rows(tenant_id: UUID | None, now: datetime) -> list[ZoneRow]:
     by_zone: dict[str, list[NodeNow]] = {slug: [] for slug in zones}
     for node in fleet_now(tenant_id=tenant_id, now=now):
         by_zone.setdefault(node.zone, []).append(node)
-    return [_row(zones.get(slug), nodes, now) for slug, nodes in by_zone.items()]
+    currency = currency_latest()
+    return [_row(zones.get(slug), nodes, now, currency) for slug, nodes in by_zone.items()]
 
 
-def _row(zone: Zone | None, nodes: Iterable[NodeNow], now: datetime) -> ZoneRow:
+def _row(zone: Zone | None, nodes: Iterable[NodeNow], now: datetime, currency: str) -> ZoneRow:
     nodes = list(nodes)
     gpus = [gpu for node in nodes for gpu in node.gpus]
     return ZoneRow(
@@ -79,7 +83,8 @@ def _row(zone: Zone | None, nodes: Iterable[NodeNow], now: datetime) -> ZoneRow:
         gpus=len(gpus),
         booked=gpus_text(sum(node.booked for node in nodes)),
         storage=_counted(node.storage for node in nodes if node.storage),
-        price=zone.price_at(now) if zone is not None else None,
+        price=(price := zone.price_at(now) if zone is not None else None),
+        price_words=rate_text(price, currency) if price is not None else "",
         grams=zone.grams_at(now) if zone is not None else None,
     )
 
@@ -92,10 +97,19 @@ def _counted(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
+    return _frame(_rows(actor.tenant_id, now), f"/t/{actor.tenant_slug}/fleet")
+
+
+def _frame(rows: list[ZoneRow], base: str) -> dict[str, Any]:
+    """What both pages show: the zones, where energy is cheapest and cleanest, and which work waits for it."""
+    prices = [(row.price, row) for row in rows if row.price is not None]
+    grams = [(row.grams, row) for row in rows if row.grams is not None]
     return {
-        "rows": _rows(actor.tenant_id, now),
+        "rows": rows,
+        "base": base,
         "waits": energy_read(),
-        "base": f"/t/{actor.tenant_slug}/fleet",
+        "cheapest": min(prices, key=lambda each: each[0])[1] if prices else None,
+        "cleanest": min(grams, key=lambda each: each[0])[1] if grams else None,
     }
 
 
@@ -105,10 +119,8 @@ def _actor(operator: User) -> PlatformActor:
 
 def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
     return {
-        "rows": _rows(None, now),
-        "base": "/ops/fleet",
+        **_frame(_rows(None, now), "/ops/fleet"),
         "operator": True,
-        "waits": energy_read(),
         "racks": Rack.objects.filter(zone=None).order_by("name"),
     }
 

@@ -34,6 +34,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT, labels_read, labels_text
 from tenants.platform.text import csv_plain
 from tenants.web.frame import tenant_page
+from tenants.web.list_menu import list_menus
 
 GROUP_LABELS = {
     "": "All",
@@ -124,6 +125,7 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
         "most_exported": MOST_EXPORTED,
         "previous": _link(replace(first, before=page.before)) if page.before else "",
         "next": _link(replace(first, after=page.after)) if page.after else "",
+        "list_menus": list_menus(request, actor, "bookings"),
         "is_filtered": replace(first, sort=NEWEST) != BookingFilter(),
     }
     return render(request, "allocation/bookings.html", context)

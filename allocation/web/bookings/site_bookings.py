@@ -47,6 +47,7 @@ from tenants.platform.forms.confirm import CONFIRMED_FIELD, CSRF_FIELD
 from tenants.queries import tenants_all
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
+from tenants.web.list_menu import actor_of, list_menus
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -89,6 +90,7 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
         "refusal": refusal,
         "typed": request.POST if refusal else {},
         "longest": LONGEST_TEXT,
+        "list_menus": list_menus(request, actor_of(operator), "bookings"),
     }
     status = 422 if refusal else 200
     return render(request, "allocation/ops_bookings.html", context, status=status)

@@ -62,13 +62,14 @@ from allocation.web.fleet.tiles import (
 )
 from allocation.web.site.site_setup import site_steps
 from allocation.words.refusals import refusal_text
-from tenants.access import Actor
+from tenants.access import Actor, PlatformActor
 from tenants.models import User
 from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
+from tenants.web.list_menu import actor_of, list_menus
 
 NO_ZONE = "-"
 """The filter for nodes in no zone; no zone has this name."""
@@ -146,7 +147,7 @@ def fleet(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows all nodes, with utilisation for the tenant's own allocations."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=actor.tenant_id, now=now)
-    return _fleet(request, nodes, now, operator=False, base=f"/t/{actor.tenant_slug}/fleet")
+    return _fleet(request, nodes, now, reader=actor, base=f"/t/{actor.tenant_slug}/fleet")
 
 
 @require_GET
@@ -165,7 +166,7 @@ def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows all nodes with all allocations and operator actions."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=None, now=now)
-    return _fleet(request, nodes, now, operator=True, base="/ops/fleet")
+    return _fleet(request, nodes, now, reader=actor_of(operator), base="/ops/fleet")
 
 
 @require_GET
@@ -246,8 +247,9 @@ def ops_clock(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def _fleet(
-    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, operator: bool, base: str
+    request: HttpRequest, nodes: list[NodeNow], now: datetime, *, reader: Actor | PlatformActor, base: str
 ) -> HttpResponse:
+    operator = isinstance(reader, PlatformActor)
     zones = sorted({each.zone for each in nodes if each.zone})
     asked = request.GET.get("zone", "")
     nodes = [each for each in nodes if asked in ("", each.zone or NO_ZONE)]
@@ -281,6 +283,7 @@ def _fleet(
         "zone": asked,
         "watch": watch,
         "site_steps": site_steps() if operator else (),
+        "list_menus": list_menus(request, reader, "fleet"),
     }
     return render(request, "allocation/fleet.html", context)
 

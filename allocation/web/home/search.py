@@ -26,7 +26,8 @@ from tenants.platform.costly import costly
 from tenants.queries import tenants_all
 from tenants.rules.operator_roles import Area, Rights
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.navigation import Page, operator_pages, pages_found, pages_of
+from tenants.web.list_menu import actor_of, own_pages
+from tenants.web.navigation import Page, operator_pages, pages_found, pages_of, pages_open
 
 LONGEST = 200
 MOST_FIRST = 9
@@ -73,6 +74,7 @@ def search_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not is_part and (target := _direct(text)):
         return HttpResponseRedirect(base + target)
     groups = _groups(actor, search_results(actor, text), text, base) if text else _first(actor, base)
+    groups.insert(0 if text else 1, _views(own_pages(actor), text, base))
     user = request.user
     if text and isinstance(user, User) and user.is_staff:
         groups.append(_operator_pages(operator_rights(user, timezone.now()), text))
@@ -91,12 +93,11 @@ def ops_search(request: HttpRequest, operator: User) -> HttpResponse:
     rights = operator_rights(operator, timezone.now())
     if not text:
         pages = list(operator_pages(rights))[:MOST_FIRST]
-        return _answer(
-            request, text, [HitGroup("Go to", _hits(pages, "/ops/"))], book="", action="/ops/search"
-        )
+        first = [HitGroup("Go to", _hits(pages, "/ops/")), _ops_views(operator, rights, text)]
+        return _answer(request, text, first, book="", action="/ops/search")
     found = {Area.BOOKINGS: _ops_bookings, Area.PEOPLE: _organisations, Area.NODES: _ops_nodes}
     groups = [search(text) for area, search in found.items() if rights.may(area)]
-    groups.append(_operator_pages(rights, text))
+    groups += [_ops_views(operator, rights, text), _operator_pages(rights, text)]
     return _answer(request, text, groups, book="", action="/ops/search")
 
 
@@ -117,6 +118,18 @@ def _first(actor: Actor, base: str) -> list[HitGroup]:
 
 def _hits(pages: Iterable[Page], base: str) -> tuple[Hit, ...]:
     return tuple(Hit(each.label, "page", base + each.suffix, each.icon) for each in pages)
+
+
+def _views(pages: Iterable[Page], text: str, base: str) -> HitGroup:
+    """Saved views with these words; all before anything is typed."""
+    found = pages_found(pages, text) if text else list(pages)
+    hits = (Hit(each.label, each.about, base + each.suffix, each.icon) for each in found[:MOST_FIRST])
+    return HitGroup("Saved views", tuple(hits))
+
+
+def _ops_views(operator: User, rights: Rights, text: str) -> HitGroup:
+    """Those of lists that the operator's roles open."""
+    return _views(pages_open(own_pages(actor_of(operator)), rights), text, "/ops/")
 
 
 def _operator_pages(rights: Rights, text: str) -> HitGroup:

@@ -17,6 +17,7 @@ from allocation.queries.bookings.money.price_effect import last_month, price_eff
 from allocation.queries.fleet.catalogue import ask_catalogue
 from billing.models import PriceBook, PriceDraft
 from billing.peak_text import peak_words
+from billing.price_books import currency_latest
 from billing.queries import money_held
 from billing.rules import money_text, period_text
 from billing.services import (
@@ -141,7 +142,7 @@ def _question(draft: PriceDraft, act: str, now: datetime) -> Confirmation:
         at = timezone.localtime(terms.valid_from)
         begins = f"from {at.day} {at:%b %Y %H:%M} on"
     bookings, held = money_held()
-    kept = f"{counted(bookings, 'open booking')} keep their price; {money_text(held, _currency())}"
+    kept = f"{counted(bookings, 'open booking')} keep their price; {money_text(held, currency_latest())}"
     return Confirmation(
         title=f"Publish price book version {version}?",
         lost=(
@@ -167,7 +168,7 @@ def _shown(
     base = DraftTerms.of_book(draft.base)
     is_saving = refusal is not None and request.POST.get("act") == "save"
     is_mine = draft.author_id == operator.pk
-    currency = _currency()
+    currency = currency_latest()
     effect = price_effect(terms.current(currency), last_month(now))
     old_hours, new_hours = peak_words(base.peaks.hours), peak_words(terms.peaks.hours)
     typed = (request.POST, refusal) if is_saving else (None, None)
@@ -252,11 +253,6 @@ def _percent(share: Decimal) -> str:
 def _next_version() -> int:
     latest = PriceBook.objects.order_by("-version").values_list("version", flat=True).first()
     return (latest or 0) + 1
-
-
-def _currency() -> str:
-    found = PriceBook.objects.order_by("-version").values_list("currency", flat=True)
-    return found.first() or "EUR"
 
 
 urlpatterns = [

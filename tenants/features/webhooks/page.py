@@ -51,6 +51,8 @@ GROUP_LABELS = {
 }
 """What events are about, by the first part of their name."""
 PAGE_ROWS = 50
+MOST_EVENTS = 3
+"""Events that a row of the list names."""
 KEPT = timedelta(days=30)
 _LOST = (WebhookDelivery.State.FAILED, WebhookDelivery.State.DROPPED)
 
@@ -101,8 +103,25 @@ def _events_offered(actor: Holder) -> list[tuple[str, str]]:
 def _list_shown(actor: Holder, now: datetime) -> dict[str, Any]:
     if isinstance(actor, Actor) and not actor.leads_any:
         raise denied(refusal_text("webhook_owners"))
-    rows = [(each, webhook_state(each)) for each in webhooks_of(actor)]
+    rows = [(each, webhook_state(each), event_words(each.events)) for each in webhooks_of(actor)]
     return {**_frame(actor), "rows": rows}
+
+
+def event_words(patterns: Iterable[str]) -> str:
+    """Events in words: `everything`, or `all of bookings, GPU failed and 2 more`."""
+    found = [_pattern_words(each) for each in patterns]
+    more = f" and {len(found) - MOST_EVENTS} more" if len(found) > MOST_EVENTS else ""
+    return ", ".join(found[:MOST_EVENTS]) + more
+
+
+def _pattern_words(pattern: str) -> str:
+    subject, _, kind = pattern.partition(".")
+    if pattern == "*":
+        return "everything"
+    if kind == "*":
+        label = GROUP_LABELS.get(subject, subject)
+        return f"everything about {label if label[:2].isupper() else label[0].lower() + label[1:]}"
+    return EVENT_TYPES.get(pattern, pattern)
 
 
 def _one_shown(actor: Holder, now: datetime, webhook_id: UUID, state: str, before: str) -> dict[str, Any]:

@@ -82,6 +82,7 @@ OPEN = {
     *(f"failed-messages/<int:failed_id>/{act}" for act in ("retry", "dismiss")),
     # Those of the platform: tests/api/frame/test_webhooks_api.py.
     "platform-webhooks/<uuid:webhook_id>",
+    "platform-views/<uuid:view_id>",
     "platform-webhooks/<uuid:webhook_id>/enabled",
     "platform-webhooks/<uuid:webhook_id>/secret",
     "platform-webhooks/<uuid:webhook_id>/test",
@@ -92,12 +93,8 @@ OPEN = {
     "statements/<str:month>/dispute",
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
-JIRA_SITE = {
-    "name": "Jira",
-    "url": "http://127.0.0.1:9",
-    "flavour": "data_center",
-    "token": "x",
-}
+JIRA_SITE = {"name": "Jira", "url": "http://127.0.0.1:9", "flavour": "data_center", "token": "x"}
+VIEW = {"list": "bookings", "name": "Waits", "query": "state=waiting"}
 _RULE = {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"}
 _PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
 BODIES: dict[str, Any] = {
@@ -122,6 +119,7 @@ BODIES: dict[str, Any] = {
     "webhook_id>/resend": {"since": "2026-01-01T00:00:00Z"},
     "/enabled": {"is_enabled": True},
     "webhook_id": HOOK,
+    "view_id": {"name": "Waits"},
     "connection_id": JIRA_SITE,
     "change": {"tier": "standard", "request": "1 h100 10m", "starts": "2030-01-01T00:00:00Z"},
     "extend": {"by": "PT1H"},
@@ -233,6 +231,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
         "account_id": lambda: account["id"],
         "username": lambda: site.people["viewer"].username,
         "webhook_id": lambda: webhook["id"],
+        "view_id": lambda: said(site.researcher.put("views", VIEW))["id"],
         "channel_id": a_channel(site),
         "delivery_id": lambda: "1",
         "approval_id": lambda: approval["id"],
@@ -369,7 +368,7 @@ NOBODYS = {
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),
     "dispute_id": str(uuid4()),
-    **dict.fromkeys(("appeal_id", "cut_id"), str(uuid4())),
+    **dict.fromkeys(("appeal_id", "cut_id", "view_id"), str(uuid4())),
     "report_id": str(uuid4()),
     "export_id": str(uuid4()),
     "month": "2026-11",

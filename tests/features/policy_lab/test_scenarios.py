@@ -277,7 +277,7 @@ def test_the_page_drafts_what_was_changed_and_adds_to_an_earlier_draft(site: Sit
     assert client.post(at, chosen | {f"quota {slug}/h100 lend_limit_units": "0.3333"}).status_code == 422
     # The menu is the operator's, whatever organisation is chosen.
     assert "/t//" not in shown.content.decode()
-    made = client.post(at, chosen | {"tier spot grace_seconds": "77", "tier spot pausable": "yes"})
+    made = client.post(at, chosen | {"tier spot grace_seconds": "77s", "tier spot pausable": "yes"})
     assert made["Location"] == "/ops/policy/versions/2"
     drafts = client.get("/ops/policy/versions/2").content.decode()
     assert drafts.count("because these have one value for all: tiers.") == 2

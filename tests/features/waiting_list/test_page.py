@@ -19,7 +19,7 @@ def test_an_offer_in_one_of_several_windows_is_asked_for_on_the_page() -> None:
     client.force_login(member.user)
     address = f"/t/{member.tenant.slug}/offers"
     page = client.get(address).content.decode()
-    assert "Ask for an offer" in page
+    assert "Wait for one of several times" in page
     day = timezone.now() + timedelta(days=2)
     assert member.project is not None
     slug = member.project.slug

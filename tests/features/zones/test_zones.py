@@ -170,7 +170,7 @@ def test_pages_show_the_fleet_by_zone(site: Site) -> None:
     made(site, racks=racks(), price=[Decimal("0.31")], grams=[Decimal(40)])
     page = flat(reader(site, "viewer").get("/t/helix/zones").content.decode())
     assert "Basel" in page
-    assert "0.3100" in page
+    assert "€0.31" in page
     assert "40 g" in page
     assert NODE in flat(reader(site, "viewer").get("/t/helix/fleet?zone=basel").content.decode())
     nowhere = flat(reader(site, "viewer").get("/t/helix/fleet?zone=-").content.decode())
@@ -185,6 +185,8 @@ def test_an_operator_changes_and_ends_a_zone_on_its_page(site: Site) -> None:
     shown = flat(operator.get("/ops/zones/basel").content.decode())
     assert 'value="0.25"' in shown
     racks_now = ", ".join(racks())
+    energy = {"act": "energy", "tier": "standard", "prefers": "0001-01-01", "hours": "6"}
+    assert "Choose one of: none, price, carbon." in flat(operator.post("/ops/zones", energy).content.decode())
     change = form | {"act": "change", "price": "", "racks": racks_now}
     assert operator.post("/ops/zones/basel", change).status_code == 302
     assert operator.post("/ops/zones/basel", {"act": "end"}).status_code == 422

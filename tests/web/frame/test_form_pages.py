@@ -1,6 +1,6 @@
 """Commands of pages that are declared once name what they act on."""
 
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -18,7 +18,7 @@ PAGES = {
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("key", [str(uuid4()), "²", ""])
+@pytest.mark.parametrize("key", [str(UUID(int=9)), "²", ""])
 def test_a_row_that_is_not_there_is_not_found_by_its_name(client: Client, key: str) -> None:
     site = a_site()
     for page, (role, acts, field, noun) in PAGES.items():

@@ -29,19 +29,19 @@ MOST_BOOKINGS = 200
 class BacklogRuleTerms:
     """What a project rents when its bookings of a class would wait for too long."""
 
-    mode: Mode = term("A long wait makes", says="`propose` waits for a lead, `rent` does not.")
-    gpu_class: str = term("Class", says="Each class has a rule of its own.", max_length=40)
+    mode: Mode = term("When bookings wait too long", says="`propose` waits for a lead, `rent` does not.")
+    gpu_class: str = term("GPU class", says="Each class has a rule of its own.", max_length=40)
     wait_minutes: int = term(
-        "Longest wait",
-        "In minutes, from when a booking could begin to its expected start.",
+        "Longest wait in minutes",
+        "From when a booking could begin to its expected start.",
         min_value=10,
         max_value=7 * 24 * 60,
     )
-    count: int = term("GPUs", "At once, at most.", min_value=1, max_value=MOST_GPUS)
-    hours: int = term("For", "Hours that a plan is open.", min_value=1, max_value=7 * 24)
+    count: int = term("GPUs, at most", "At the same time.", min_value=1, max_value=MOST_GPUS)
+    hours: int = term("Rent for so many hours", "From when the rule acts.", min_value=1, max_value=7 * 24)
     most_cost: Decimal = term(
-        "At most in a month",
-        "Of all plans that the rule makes in a calendar month (UTC).",
+        "Money in a month, at most",
+        "For all that the rule rents in a calendar month (UTC).",
         says="In the currency of the offers.",
         max_digits=12,
         decimal_places=2,

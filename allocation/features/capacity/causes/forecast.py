@@ -39,19 +39,19 @@ APART = timedelta(hours=12)
 class ForecastRuleTerms:
     """What a project rents of a class for hours in which GPUs are expected to be short."""
 
-    mode: Mode = term("A shortage makes", says="`propose` waits for a lead, `rent` does not.")
-    gpu_class: str = term("Class", says="Each class has a rule of its own.", max_length=40)
+    mode: Mode = term("When a shortage is expected", says="`propose` waits for a lead, `rent` does not.")
+    gpu_class: str = term("GPU class", says="Each class has a rule of its own.", max_length=40)
     hours: int = term(
-        "Hours that are short",
-        "At least so many, by the middle of the forecast.",
+        "Hours of shortage, at least",
+        "So many hours in which more is expected to be needed than the site has.",
         min_value=1,
         max_value=MOST_DAYS * DAY_HOURS,
     )
-    days: int = term("In the coming days", "At most 14.", min_value=1, max_value=MOST_DAYS)
-    count: int = term("GPUs", "At once, at most.", min_value=1, max_value=MOST_GPUS)
+    days: int = term("Within so many days", "At most 14.", min_value=1, max_value=MOST_DAYS)
+    count: int = term("GPUs, at most", "At the same time.", min_value=1, max_value=MOST_GPUS)
     most_cost: Decimal = term(
-        "At most in a month",
-        "Of all plans that the rule makes in a calendar month (UTC).",
+        "Money in a month, at most",
+        "For all that the rule rents in a calendar month (UTC).",
         says="In the currency of the offers.",
         max_digits=12,
         decimal_places=2,

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpResponse
 
-from allocation.features.capacity.mix.arithmetic import OWN, RESERVED, Mix
+from allocation.features.capacity.mix.arithmetic import BURST, OWN, RESERVED, Mix
 from allocation.features.capacity.mix.chart import mix_chart
 from allocation.features.capacity.mix.load import Whose
 from allocation.features.capacity.mix.questions import (
@@ -30,15 +30,20 @@ from tenants.platform.rest.fields import Strict, validated
 from tenants.web.parts import Field
 
 NAMES = {CHEAPEST: "The cheapest", PRESENT: "Own GPUs of now", TRIED: "Yours"}
+ABOUT = {
+    OWN: "stands at the site, paid in every hour",
+    RESERVED: "rented for months, paid in every hour",
+    BURST: "rented by the hour, paid while it is used",
+}
 COLUMNS = ("class", "from", "to", "hours", "mix", "kind", "gpus", "used", "share", "paid", "cost", "currency")
 _INPUTS = {
-    "from": ("From", "date", "Days of UTC."),
-    "to": ("Before", "date", "The first day after them."),
+    "from": ("First day", "date", "Days begin at midnight UTC."),
+    "to": ("End", "date", "The day after the last one."),
     "own": ("Own GPUs", "text", ""),
-    "reserved": ("Reserved GPUs", "text", "What exceeds both bursts."),
-    "own_price": ("An own GPU-hour costs", "text", "Also when it is not used."),
-    "reserved_price": ("A reserved GPU-hour costs", "text", "Also when it is not used."),
-    "burst_price": ("A burst GPU-hour costs", "text", "While it is used."),
+    "reserved": ("Reserved GPUs", "text", "What exceeds own and reserved GPUs is rented by the hour."),
+    "own_price": ("An own GPU-hour costs", "text", "Paid in every hour."),
+    "reserved_price": ("A reserved GPU-hour costs", "text", "Paid in every hour."),
+    "burst_price": ("A burst GPU-hour costs", "text", "Paid while it is used."),
 }
 
 
@@ -50,6 +55,16 @@ class MixRow:
     mix: Mix
     cost: str
     more: str
+
+    @property
+    def words(self) -> str:
+        """Returns its GPUs: `4 own, up to 2 burst`."""
+        parts = [
+            f"{'up to ' if part.kind == BURST else ''}{part.gpus} {part.kind}"
+            for part in self.mix.parts
+            if part.gpus
+        ]
+        return ", ".join(parts) or "no GPUs"
 
 
 def mix_context(sent: Mapping[str, str], query: type[Strict], whose: Whose, now: datetime) -> dict[str, Any]:
@@ -67,6 +82,7 @@ def mix_context(sent: Mapping[str, str], query: type[Strict], whose: Whose, now:
     shown |= {
         "inputs": [_input(name, sent, row, question, refusal) for name in _INPUTS],
         "classes": _classes(row, asked),
+        "tried": any(sent.get(name) for name in _INPUTS),
         "csv": "mix.csv?" + urlencode(sent),
     }
     return shown | (_of_class(row) if row is not None and row.hours else {})
@@ -109,9 +125,8 @@ def _of_class(row: ClassMix) -> dict[str, Any]:
         "evens": [(kind, prices.break_even(kind)) for kind in (OWN, RESERVED)],
         "lead": duration_words(row.lead_seconds) if row.lead_seconds else "",
         "rates": [
-            (kind, rate_text(price, prices.currency))
-            for kind in ("own", "reserved", "burst")
-            if (price := prices.of(kind)) is not None
+            (kind, about, "" if (price := prices.of(kind)) is None else rate_text(price, prices.currency))
+            for kind, about in ABOUT.items()
         ],
         "last_hour": row.ends,
     }
@@ -122,7 +137,8 @@ def _mix_row(mix: Mix, best: Mix | None, currency: str) -> MixRow:
         return MixRow(NAMES[mix.name], mix, "–", "–")
     more = ""
     if best is not None and best.cost is not None and mix is not best:
-        more = f"+{money_text(mix.cost - best.cost, currency)}" if mix.cost > best.cost else "as much"
+        is_more = mix.cost > best.cost
+        more = f"{money_text(mix.cost - best.cost, currency)} more" if is_more else "as much"
     return MixRow(NAMES[mix.name], mix, money_text(mix.cost, currency), more)
 
 
