@@ -230,7 +230,7 @@ def redis_of_nodes(name: str, default: str) -> str:
     Nodes ask no Sentinel: they take the server of the list that has their account and can be written to.
     """
     url = env_str(name, "" if default.startswith(f"{SCHEME}://") else default)
-    if not url:
+    if not url or url.startswith(f"{SCHEME}://"):
         raise BadSetting(f"{name} is needed with Sentinels, such as rediss://one:6380,two:6380.")
     parts = urlsplit(url)
     for place in parts.netloc.split(","):

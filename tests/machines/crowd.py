@@ -90,23 +90,25 @@ class Crowd:
         request.number = made.json()["number"]
         path = f"/bookings/{request.number}"
         while time.monotonic() - request.asked < GIVE_UP_SECONDS:
-            seen = await self._sent(client, request, "GET", path, None)
-            if seen is not None and seen.status_code == 404:
-                request.refused = "lost"
-                return
-            state = seen.json()["state"] if seen is not None and seen.is_success else "requested"
-            if state != "requested" and not request.decided:
-                request.decided = time.monotonic()
-            if state == "active":
-                request.active = time.monotonic()
-            if request.active or (request.decided and not runs):
+            self._note(request, await self._sent(client, request, "GET", path, None))
+            if request.refused or request.active or (request.decided and not runs):
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        ends = ("release",) if request.active else ("cancel", "release")
-        for end in ends:
+        for end in ("release",) if request.active else ("cancel", "release"):
             answer = await self._sent(client, request, "POST", f"{path}/{end}", {})
             if answer is not None and answer.is_success:
                 return
+
+    def _note(self, request: Request, seen: httpx.Response | None) -> None:
+        if seen is not None and seen.status_code == 404:
+            request.refused = "lost"
+        if seen is None or not seen.is_success:
+            return
+        state = seen.json()["state"]
+        if state != "requested" and not request.decided:
+            request.decided = time.monotonic()
+        if state == "active":
+            request.active = time.monotonic()
 
     async def _sent(
         self, client: httpx.AsyncClient, request: Request, method: str, path: str, body: object

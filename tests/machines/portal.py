@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 
 from devtools.launch.embedded import PLAIN_ENVIRONMENT
@@ -43,8 +44,6 @@ class Portal:
         return f"http://{self.machines.address[machine]}:{PLACES[name]}"
 
     def _answers(self, machine: int) -> bool:
-        import httpx
-
         try:
             return httpx.get(f"{self._place(machine, 'web')}/readyz", timeout=5).status_code == 200
         except httpx.TransportError:
