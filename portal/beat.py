@@ -16,7 +16,7 @@ from django.conf import settings
 
 from allocation.services.record.liveness import SeenNow
 from portal.due_tasks import DueTasks
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from celery.signals import (
 from kombu import Queue
 
 from allocation.words.amounts import class_names
-from tenants.platform.broker import broker_transport_register
-from tenants.platform.redis_servers import broker_address
+from tenants.platform.stores.broker import broker_transport_register
+from tenants.platform.stores.redis_servers import broker_address
 from tenants.platform.watchdog.pulses import watchdog_start, watchdog_stop
 from tenants.platform.watchdog.workers import QUEUE, QueuePulse
 

@@ -13,7 +13,7 @@ from holidays import list_supported_countries
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
-from tenants.platform.redis_servers import (
+from tenants.platform.stores.redis_servers import (
     SCHEME,
     BadAddress,
     database_address,

@@ -31,7 +31,7 @@ from portal.env import (
     redis_of_nodes,
     redis_separate_check,
 )
-from tenants.platform.redis_servers import PoolByAddress, channels_host
+from tenants.platform.stores.redis_servers import PoolByAddress, channels_host
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 from wire.exposition import Metric, Value
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from tenants.models import OutboxMessage
-from tenants.platform.redis_servers import redis_client
 from tenants.platform.rows import rows_write
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 

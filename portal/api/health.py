@@ -16,7 +16,7 @@ from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.services.decide.self_check import failed_messages_count, self_check_read
 from allocation.services.record.liveness import programs_silent
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 PROBE = "readyz"
 

@@ -19,7 +19,7 @@ from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import PROGRAMS, programs_read, reader_lag_read
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.platform.wall import operator_tx
 from tenants.platform.watchdog.notes import ends_read, silent_read
 from tenants.queries import mails_counted, outbox_waiting, webhooks_lag

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
 from allocation.services.nodes.redis_accounts import excess_rights
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 STORES = {"REDIS_URL": "BROKER_REDIS_URL", "AGENTS_REDIS_URL": "AGENTS_REDIS_URL"}
 SETTINGS_HINT = "docs/guides/nodes.md, The agents' server, has the settings of both."

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-LOOK_SECONDS, ANSWER_SECONDS, GIVE_UP_SECONDS = 0.5, 5.0, 90.0
+LOOK_SECONDS, WAIT_SECONDS, ANSWER_SECONDS, GIVE_UP_SECONDS = 1.0, 3, 6.0, 120.0
 # Answers that say nothing of the request: another attempt may meet another web.
 AGAIN = {408, 429, 500, 502, 503, 504}
 
@@ -59,6 +59,10 @@ class Crowd:
         found = [each.decided for each in list(self.requests) if each.asked >= moment and each.decided]
         return min(found) - moment if found else None
 
+    def is_served(self) -> bool:
+        """Whether somebody got a decision just now."""
+        return time.monotonic() - max(each.decided for each in list(self.requests)) < LOOK_SECONDS
+
     def active_since(self, moment: float) -> float | None:
         """Seconds until the first of these runs."""
         found = [each.active for each in list(self.requests) if each.asked >= moment and each.active]
@@ -88,12 +92,13 @@ class Crowd:
             request.refused = "no answer" if made is None else f"{made.status_code} {made.text[:200]}"
             return
         request.number = made.json()["number"]
+        self._note(request, made)
         path = f"/bookings/{request.number}"
-        while time.monotonic() - request.asked < GIVE_UP_SECONDS:
-            self._note(request, await self._sent(client, request, "GET", path, None))
-            if request.refused or request.active or (request.decided and not runs):
+        while not (request.refused or request.active or (request.decided and not runs)):
+            if time.monotonic() - request.asked > GIVE_UP_SECONDS:
                 break
             await asyncio.sleep(LOOK_SECONDS)
+            self._note(request, await self._sent(client, request, "GET", path, None))
         for end in ("release",) if request.active else ("cancel", "release"):
             answer = await self._sent(client, request, "POST", f"{path}/{end}", {})
             if answer is not None and answer.is_success:
@@ -115,6 +120,8 @@ class Crowd:
     ) -> httpx.Response | None:
         """The answer of the first web that gives one; None: none did in time."""
         headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        if path == "/bookings":
+            headers["Prefer"] = f"wait={WAIT_SECONDS}"
         while time.monotonic() - request.asked < GIVE_UP_SECONDS:
             web = self.webs[next(self._turns) % len(self.webs)]
             try:

@@ -33,7 +33,7 @@ from devtools.launch.embedded import (
 )
 from devtools.launch.processes import Program, identity_options, start, stop
 from portal.storage.database import database_rights
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 from tests.servers.servers import ROOT, TEMPLATE, Servers
 from tests.servers.waiting import wait_until
 
@@ -317,9 +317,9 @@ class Machines:
         admin = {"DATABASE_ADMIN_URL": self.dsn("postgres", "postgres"), **given}
         self.python("portal_owner", "-m", "portal.storage.database", **admin)
         keys = folder / "demo.json"
-        self.python(
-            "portal_owner", "-m", "devtools.demo.prepare", str(folder / "tokens"), DEMO_FILE=str(keys)
-        )
+        # Nobody waits for these commits to be on both machines.
+        given = {"DEMO_FILE": str(keys), "PGOPTIONS": "-c synchronous_commit=local"}
+        self.python("portal_owner", "-m", "devtools.demo.prepare", str(folder / "tokens"), **given)
         return dict(json.loads(keys.read_text()))
 
     def is_writable(self) -> bool:

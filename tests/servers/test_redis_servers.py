@@ -4,7 +4,7 @@ import pytest
 
 from portal import env
 from portal.env import BadSetting
-from tenants.platform.redis_servers import (
+from tenants.platform.stores.redis_servers import (
     BadAddress,
     async_client,
     broker_address,

@@ -20,7 +20,7 @@ from django.db import transaction
 
 import wire
 from allocation.models import Node
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 

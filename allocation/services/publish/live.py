@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from redis.exceptions import RedisError
 
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 

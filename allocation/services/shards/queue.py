@@ -32,7 +32,7 @@ from allocation.services.shards.task import (
 from solver import Plan, Policy, Snapshot
 from solver.cycle.solve import solve as solve_whole
 from solver.sharding.shards import size_of
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from redis.exceptions import RedisError
 from allocation.services.gc_paused import gc_paused
 from allocation.services.shards.letters import CODE, answered, opened
 from solver.cycle.solve import solve as solve_whole
-from tenants.platform.broker import broker_transport_register
-from tenants.platform.redis_servers import broker_address, redis_client
+from tenants.platform.stores.broker import broker_transport_register
+from tenants.platform.stores.redis_servers import broker_address, redis_client
 from tenants.platform.watchdog.workers import QueuePulse
 
 logger = logging.getLogger(__name__)

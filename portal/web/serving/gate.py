@@ -17,7 +17,7 @@ from uuid import uuid4
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from tenants.platform.redis_servers import async_client
+from tenants.platform.stores.redis_servers import async_client
 
 MOST_EACH = 4
 """Requests of one person that are served or wait."""

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from allocation.queries.bookings.decided import bookings_decided, decided_bookings_read
 from allocation.services.publish.live import DECIDED_CHANNEL
 from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
-from tenants.platform.redis_servers import async_client
+from tenants.platform.stores.redis_servers import async_client
 from tenants.platform.wall import tenant_tx
 from tenants.platform.watchdog.pulses import pulse, pulses_end
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 
 SILENT_KEY, ENDS_KEY = "watchdog:silent:{}", "watchdog:ends:{}"
 # How long a silent loop is shown after the last look that found it so.

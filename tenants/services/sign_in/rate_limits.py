@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 
 from tenants.platform.errors import Refused
-from tenants.platform.redis_servers import redis_client
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)

@@ -141,7 +141,7 @@ def database_address(url: str, number: int) -> str:
 
 
 def places_of(url: str) -> tuple[object, ...]:
-    """What tells two servers apart, without accounts: host and port, or Sentinels and a name."""
+    """What distinguishes two servers, without accounts: host and port, or Sentinels and a name."""
     if at := sentinel_address(url):
         return (frozenset(at.sentinels), at.name)
     parts = urlsplit(url)
