@@ -23,7 +23,7 @@ def test_an_address_of_sentinels_has_both_accounts_and_the_name() -> None:
     assert at.sentinels == (("one", 26379), ("two", 26379))
     assert (at.name, at.database) == ("stores", 2)
     assert at.account == {"db": 2, "username": "portal", "password": "p@ss"}
-    assert at.sentinel_account["username"] == "asks"
+    assert at.sentinel_account()["username"] == "asks"
     assert "p@ss" not in repr(at)
     assert "secret" not in repr(at)
 

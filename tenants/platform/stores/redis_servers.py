@@ -23,6 +23,11 @@ SCHEME = "redis+sentinel"
 SENTINEL_PORT = 26379
 # A Sentinel that does not answer for so long is passed over for the next one.
 SENTINEL_SECONDS = 1.0
+# The library's types leave these four out.
+_Sentinel: Any = redis.sentinel.Sentinel
+_Pool: Any = redis.sentinel.SentinelConnectionPool
+_AsyncSentinel: Any = redis.asyncio.sentinel.Sentinel
+_AsyncPool: Any = redis.asyncio.sentinel.SentinelConnectionPool
 _LIMITS = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
 
 
@@ -48,11 +53,12 @@ class SentinelAddress:
         given = {"username": self.user, "password": self.password}
         return {"db": self.database, **{name: value for name, value in given.items() if value}}
 
-    @property
-    def sentinel_account(self) -> dict[str, Any]:
-        """What a client signs in with at a Sentinel, and how long it waits for it."""
+    def sentinel_account(self, *, is_async: bool = False) -> dict[str, Any]:
+        """What a client signs in with at a Sentinel. It asks each once, as another one may answer."""
         given = {"username": self.sentinel_user, "password": self.sentinel_password}
-        return {**_LIMITS, **{name: value for name, value in given.items() if value}}
+        kind = redis.asyncio.retry.Retry if is_async else redis.retry.Retry
+        limits = {**_LIMITS, "retry": kind(NoBackoff(), 0)}
+        return {**limits, **{name: value for name, value in given.items() if value}}
 
 
 def sentinel_address(url: str) -> SentinelAddress | None:
@@ -89,11 +95,9 @@ def async_client(url: str, **options: Any) -> "redis.asyncio.Redis":  # noqa: AN
     at = sentinel_address(url)
     if at is None:
         return redis.asyncio.Redis.from_url(url, **options)
-    kept = {**at.sentinel_account, "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
-    manager = redis.asyncio.sentinel.Sentinel(at.sentinels, sentinel_kwargs=kept)
-    return redis.asyncio.Redis.from_pool(
-        redis.asyncio.sentinel.SentinelConnectionPool(at.name, manager, **at.account, **options)
-    )
+    given = at.sentinel_account(is_async=True)
+    manager = _AsyncSentinel(at.sentinels, sentinel_kwargs=given)
+    return redis.asyncio.Redis.from_pool(_AsyncPool(at.name, manager, **at.account, **options))
 
 
 class PoolByAddress:
@@ -105,9 +109,9 @@ class PoolByAddress:
         at = sentinel_address(url)
         if at is None:
             return redis.ConnectionPool.from_url(url, **options)
-        kept = {**at.sentinel_account, "retry": redis.retry.Retry(NoBackoff(), 0)}
-        manager = redis.sentinel.Sentinel(at.sentinels, sentinel_kwargs=kept)
-        return redis.sentinel.SentinelConnectionPool(at.name, manager, **at.account, **options)
+        manager = _Sentinel(at.sentinels, sentinel_kwargs=at.sentinel_account())
+        pool: redis.ConnectionPool = _Pool(at.name, manager, **at.account, **options)
+        return pool
 
 
 def channels_host(url: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -118,7 +122,7 @@ def channels_host(url: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
         "master_name": at.name,
         "sentinels": list(at.sentinels),
-        "sentinel_kwargs": at.sentinel_account,
+        "sentinel_kwargs": at.sentinel_account(is_async=True),
         **at.account,
         **options,
     }
@@ -131,7 +135,7 @@ def broker_address(url: str) -> tuple[str, dict[str, Any]]:
         return url, {}
     account = f"{quote(at.user, safe='')}:{quote(at.password, safe='')}@" if at.password else ""
     urls = (f"sentinel://{account}{host}:{port}/{at.database}" for host, port in at.sentinels)
-    return ";".join(urls), {"master_name": at.name, "sentinel_kwargs": at.sentinel_account}
+    return ";".join(urls), {"master_name": at.name, "sentinel_kwargs": at.sentinel_account()}
 
 
 def database_address(url: str, number: int) -> str:

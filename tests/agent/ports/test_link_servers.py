@@ -5,6 +5,7 @@ import queue
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -28,7 +29,7 @@ class Other:
         self.access = ValkeyAccess(free_port(), "q" * 32, for_agents=True)
         self._program = valkey_prepare(server_home_make(folder), self.access, durable=False).program
         self._process = start(self._program)
-        self.client = redis.Redis.from_url(self.access.url, protocol=2)
+        self.client: Any = redis.Redis.from_url(self.access.url, protocol=2)
 
     def follow(self, port: int, password: str) -> None:
         """Becomes the replica of another server."""
