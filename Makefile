@@ -12,6 +12,7 @@ TESTING := $(VENV)/installed-test
 ENGINES := .venv-engines
 TRAINERS := .venv-trainers
 NOTEBOOK := .venv-notebook
+FAILOVER := .venv-failover
 SITE := .venv-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
@@ -27,7 +28,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (decision 0148).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs site lock packages browser slurm kubectl
+.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs site lock packages browser slurm etcd kubectl failover
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -35,6 +36,9 @@ demo: $(RUNTIME)
 
 # JupyterLab for the notebooks of the demo's nodes, in an environment of its own (240 MB).
 notebook: $(NOTEBOOK)/installed
+
+# Patroni for a site of three machines, in an environment of its own (25 MB): docs/deployment.md.
+failover: $(FAILOVER)/installed
 
 clean-demo: $(RUNTIME)
 	$(BIN)/python -m devtools.local --var $(VAR) --clean
@@ -45,7 +49,7 @@ clean-demo: $(RUNTIME)
 # tests a quarter runs, chosen by the commit; `make test-all` runs all of them, and
 # `make test-long` the longest, too.
 test:
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) packages
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) failover packages
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target collected check random test-pure DUE="$(TURN)"
 	@$(MAKE) --no-print-directory -j 2 test-most test-faults
 
@@ -140,6 +144,7 @@ lock:
 	$(COMPILE) --no-generate-hashes --extra engines pyproject.toml -o requirements-engines.lock
 	$(COMPILE) --extra notebook pyproject.toml -o requirements-notebook.lock
 	$(COMPILE) --extra docs pyproject.toml -o requirements-docs.lock
+	$(COMPILE) --extra failover pyproject.toml -o requirements-failover.lock
 	$(COMPILE) --extra server --extra local --extra traces pyproject.toml -o requirements.lock
 	$(COMPILE) --extra server --extra local --extra cli --extra traces --extra test pyproject.toml -o requirements-test.lock
 
@@ -164,6 +169,12 @@ $(NOTEBOOK)/installed: requirements-notebook.lock
 	@$(PYTHON) -m venv $(NOTEBOOK)
 	@echo "Installing JupyterLab into $(NOTEBOOK), about a minute …"
 	@$(NOTEBOOK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-notebook.lock
+	@touch $@
+
+$(FAILOVER)/installed: requirements-failover.lock
+	@$(PYTHON) -m venv $(FAILOVER)
+	@echo "Installing Patroni into $(FAILOVER) …"
+	@$(FAILOVER)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-failover.lock
 	@touch $@
 
 $(SITE)/installed: requirements-docs.lock
@@ -201,6 +212,7 @@ browser:
 packages:
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory slurm
+	@$(MAKE) --no-print-directory etcd
 
 # A real Slurm for tests/slurm. The tests start daemons of their own; those of the packages are not
 # configured and do not run. They also need root, because jobs run as other accounts.
@@ -214,6 +226,17 @@ slurm:
 	      slurmctld slurmd slurm-client munge >/dev/null; \
 	  else \
 	    echo "Slurm is missing. As root: apt-get install slurmctld slurmd slurm-client munge"; \
+	    exit 1; \
+	  fi
+
+# The keeper of the lease for tests/machines, which start three of their own.
+etcd:
+	@command -v etcd >/dev/null && exit 0; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      etcd-server >/dev/null; \
+	  else \
+	    echo "etcd is missing. As root: apt-get install etcd-server"; \
 	    exit 1; \
 	  fi
 

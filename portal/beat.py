@@ -16,6 +16,7 @@ from django.conf import settings
 
 from allocation.services.record.liveness import SeenNow
 from portal.due_tasks import DueTasks
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)
@@ -47,9 +48,7 @@ class SharedScheduler(Scheduler):
     def __init__(self, app: Celery, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (Celery's)
         """As in Celery: a `lazy` scheduler only reports its schedule and sends nothing."""
         super().__init__(app, *args, **kwargs)
-        self._server = redis.Redis.from_url(
-            settings.BROKER_REDIS_URL, socket_timeout=2, socket_connect_timeout=2
-        )
+        self._server = redis_client(settings.BROKER_REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
         self._claim = self._server.register_script(CLAIM_SCRIPT)
         self._due = DueTasks(app.now)
         self._seen = SeenNow("beat")

@@ -20,7 +20,8 @@ from celery.signals import (
 from kombu import Queue
 
 from allocation.words.amounts import class_names
-from tenants.platform.broker import broker_transport_register
+from tenants.platform.stores.broker import broker_transport_register
+from tenants.platform.stores.redis_servers import broker_address
 from tenants.platform.watchdog.pulses import watchdog_start, watchdog_stop
 from tenants.platform.watchdog.workers import QUEUE, QueuePulse
 
@@ -103,9 +104,11 @@ def _watchdog_start(program: str, loops: Mapping[str, str]) -> None:
 def _configuration() -> dict[str, Any]:
     from django.conf import settings  # noqa: PLC0415 (read when first needed, not on import)
 
+    url, server = broker_address(settings.BROKER_REDIS_URL)
     return {
-        "broker_url": settings.BROKER_REDIS_URL,
+        "broker_url": url,
         "broker_transport_options": {
+            **server,
             "global_keyprefix": "broker:",
             "visibility_timeout": VISIBILITY_TIMEOUT,
             "unacked_restore_interval": 5,

@@ -13,6 +13,14 @@ from holidays import list_supported_countries
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from tenants.platform.stores.redis_servers import (
+    SCHEME,
+    BadAddress,
+    database_address,
+    places_of,
+    sentinel_address,
+)
+
 COMMIT_DIGITS = 16
 """Hexadecimal digits that are kept of a commit: enough to identify it in any repository."""
 _TIMEOUT_SECONDS = 10
@@ -205,11 +213,29 @@ def env_mail(name: str) -> MailServer | None:
 def redis_database(url: str, number: int, name: str = "REDIS_URL") -> str:
     """The Redis URL `url`, which has no database number, for logical database `number`."""
     parts = urlsplit(url)
-    if parts.scheme not in {"redis", "rediss"} or not parts.hostname:
+    try:
+        at = sentinel_address(url)
+    except BadAddress as error:
+        raise BadSetting(f"{name}: {error}.") from None
+    if at is None and (parts.scheme not in {"redis", "rediss"} or not parts.hostname or "," in parts.netloc):
         raise BadSetting(f"{name} must look like redis://host:port or rediss://host:port.")
-    if parts.path not in {"", "/"}:
+    if parts.path.strip("/") != (at.name if at else ""):
         raise BadSetting(f"{name} must not name a database: the portal chooses the numbers.")
-    return urlunsplit(parts._replace(path=f"/{number}"))
+    return database_address(url, number)
+
+
+def redis_of_nodes(name: str, default: str) -> str:
+    """The address of the agents' server for nodes; several servers have commas between them.
+
+    Nodes ask no Sentinel: they take the server of the list that has their account and can be written to.
+    """
+    url = env_str(name, "" if default.startswith(f"{SCHEME}://") else default)
+    if not url or url.startswith(f"{SCHEME}://"):
+        raise BadSetting(f"{name} is needed with Sentinels, such as rediss://one:6380,two:6380.")
+    parts = urlsplit(url)
+    for place in parts.netloc.split(","):
+        redis_database(urlunsplit(parts._replace(netloc=place)), 0, name)
+    return database_address(url, 0)
 
 
 def redis_separate_check(agents: str, other: str) -> str:
@@ -217,8 +243,7 @@ def redis_separate_check(agents: str, other: str) -> str:
 
     A node that fills the agents' server must not stop tasks, live pages and sign-in limits.
     """
-    places = [(urlsplit(url).hostname, urlsplit(url).port or 6379) for url in (agents, other)]
-    if places[0] == places[1]:
+    if places_of(agents) == places_of(other):
         raise BadSetting(
             "AGENTS_REDIS_URL must name another server than REDIS_URL: nodes need a separate one."
         )

@@ -28,8 +28,10 @@ from portal.env import (
     env_secret,
     env_str,
     redis_database,
+    redis_of_nodes,
     redis_separate_check,
 )
+from tenants.platform.stores.redis_servers import PoolByAddress, channels_host
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -180,9 +182,7 @@ _agents_url = redis_separate_check(env_str("AGENTS_REDIS_URL"), _redis_url)
 AGENTS_REDIS_URL = redis_database(_agents_url, 0, "AGENTS_REDIS_URL")
 # The address of that server for agents. Its user and password are replaced by those of the node's
 # account (allocation/services/nodes/redis_accounts.py).
-AGENTS_REDIS_PUBLIC_URL = redis_database(
-    env_str("AGENTS_REDIS_PUBLIC_URL", _agents_url), 0, "AGENTS_REDIS_PUBLIC_URL"
-)
+AGENTS_REDIS_PUBLIC_URL = redis_of_nodes("AGENTS_REDIS_PUBLIC_URL", _agents_url)
 # Every node's key is derived from this one. A web process does not get it: it passes an agent's
 # enrolment on to the operators' process.
 AGENTS_MASTER_KEY = "" if OPERATORS_URL else env_secret("AGENTS_MASTER_KEY")
@@ -199,7 +199,9 @@ WATCHDOG_SERVERS = {
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": CACHE_REDIS_URL,
+        # A list, because Django splits a text at the commas between Sentinels.
+        "LOCATION": [CACHE_REDIS_URL],
+        "OPTIONS": {"pool_class": PoolByAddress},
         "KEY_PREFIX": "cache",
     }
 }
@@ -208,7 +210,7 @@ CHANNEL_LAYERS = {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {
             # A connection that was closed while nothing was sent is noticed by the next message.
-            "hosts": [{"address": CHANNELS_REDIS_URL, "retry": Retry(NoBackoff(), 1)}],
+            "hosts": [channels_host(CHANNELS_REDIS_URL, retry=Retry(NoBackoff(), 1))],
             "prefix": "live",
         },
     }

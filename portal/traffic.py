@@ -13,6 +13,7 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
+from tenants.platform.stores.redis_servers import redis_client
 from wire.exposition import Metric, Value
 
 logger = logging.getLogger(__name__)
@@ -108,4 +109,4 @@ def _histogram(surface: str, milliseconds: int, counts: Mapping[tuple[str, str],
 
 
 def _server() -> "redis.Redis":
-    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+    return redis_client(settings.CACHE_REDIS_URL, socket_timeout=1, socket_connect_timeout=1)

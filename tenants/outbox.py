@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 
 from tenants.models import OutboxMessage
 from tenants.platform.rows import rows_write
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 
@@ -96,4 +97,4 @@ def _request_key(task: str) -> str:
 @cache
 def _request_store() -> "redis.Redis":
     """Cached with its connections; Django's cache opens new ones in each request and task."""
-    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=2)
+    return redis_client(settings.CACHE_REDIS_URL, socket_timeout=2)

@@ -1,7 +1,9 @@
 """The connection to the portal through Redis, on threads of its own.
 
 The agent's loop never waits for the network: messages arrive in its inbox and leave by an outbox.
-While Redis is unreachable the newest message of each kind waits here.
+While Redis is unreachable the newest message of each kind waits here. Of several servers the link
+uses the one that admits the node and takes its messages: the portal opens the node's account at the
+primary, and a replica refuses messages.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ import random
 import threading
 from collections.abc import Callable
 from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -75,21 +78,26 @@ class Outgoing:
     seq: int | None = None
 
 
+def servers_of(url: str) -> list[str]:
+    """The address of each server in one that has commas between its hosts."""
+    parts = urlsplit(url)
+    account, at, places = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{account}{at}{place}")) for place in places.split(",")]
+
+
 class Link:
     """`deliver` is called from the link's threads with each Arrival; it must not block."""
 
     def __init__(self, *, url: str, node: str, deliver: Callable[[Arrival], None]) -> None:
+        """`url` may name several servers with commas between them; one is used at a time."""
         self._node = node
         self._deliver = deliver
         self._stop = threading.Event()
         self._outbox: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
-        self._redis = redis.Redis.from_url(
-            url,
-            protocol=2,
-            socket_timeout=_TIMEOUT_S,
-            socket_connect_timeout=_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-        )
+        self._servers = [_client(address) for address in servers_of(url)]
+        # The place in the list of the server in use; both threads move it.
+        self._used = 0
+        self._moving = threading.Lock()
         self._threads = [
             threading.Thread(target=self._read_always, name="link-reader", daemon=True),
             threading.Thread(target=self._write_loop, name="link-writer", daemon=True),
@@ -108,48 +116,59 @@ class Link:
         self._outbox.put(None)
         for thread in self._threads:
             thread.join(_TIMEOUT_S + _POLL_S)
-        self._redis.close()
+        for server in self._servers:
+            server.close()
+
+    def _move(self, failed: int) -> None:
+        """Goes to the next server, unless the other thread has left the failed one already."""
+        with self._moving:
+            if self._used == failed:
+                self._used = (failed + 1) % len(self._servers)
 
     # Reading.
 
     def _read_always(self) -> None:
         backoff = _Backoff(self._stop)
         while not self._stop.is_set():
-            pubsub = PubSub(self._redis.connection_pool)
+            used = self._used
+            pubsub = PubSub(self._servers[used].connection_pool)
             try:
-                self._read(pubsub, backoff)
+                self._read(used, pubsub, backoff)
             except (redis.RedisError, OSError) as error:
                 log.warning("Redis does not answer the reader: %s", error)
+                self._move(used)
             finally:
                 pubsub.close()
             backoff.wait()
 
-    def _read(self, pubsub: PubSub, backoff: "_Backoff") -> None:
+    def _read(self, used: int, pubsub: PubSub, backoff: "_Backoff") -> None:
+        """Reads until this server is no longer the one in use."""
+        server = self._servers[used]
         # Subscribed first, so that no change falls between reading and listening.
         pubsub.subscribe(wire.wake_channel(self._node))
-        self._read_document()
-        self._read_lease()
+        self._read_document(server)
+        self._read_lease(server)
         self._deliver(Connected())
         backoff.reset()
         quiet = 0.0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and used == self._used:
             message = pubsub.get_message(timeout=_POLL_S)
             woken = message is not None and message["type"] == "message"
             quiet = quiet + _POLL_S if message is None else quiet
             if woken and message["data"] == wire.LEASE_WAKE:
-                self._read_lease()
+                self._read_lease(server)
             elif woken or quiet >= READ_EVERY_S:
-                self._read_document()
-                self._read_lease()
+                self._read_document(server)
+                self._read_lease(server)
                 quiet = 0.0
 
-    def _read_document(self) -> None:
-        raw = self._redis.get(wire.desired_key(self._node))
+    def _read_document(self, server: "redis.Redis") -> None:
+        raw = server.get(wire.desired_key(self._node))
         if isinstance(raw, bytes):
             self._deliver(DocumentRead(raw))
 
-    def _read_lease(self) -> None:
-        raw = self._redis.get(wire.lease_key(self._node))
+    def _read_lease(self, server: "redis.Redis") -> None:
+        raw = server.get(wire.lease_key(self._node))
         if isinstance(raw, bytes):
             self._deliver(LeaseRead(raw))
 
@@ -160,12 +179,14 @@ class Link:
         waiting: list[Outgoing] = []
         while True:
             waiting = newest_of_each_kind(waiting + self._take(block=not waiting))
+            used = self._used
             try:
-                self._write(waiting)
+                self._write(self._servers[used], waiting)
                 backoff.reset()
                 waiting = []
             except (redis.RedisError, OSError) as error:
                 log.warning("Redis does not answer the writer: %s", error)
+                self._move(used)
                 backoff.wait()
             if self._stop.is_set() and self._outbox.empty():
                 return
@@ -176,10 +197,10 @@ class Link:
             found.append(self._outbox.get())
         return [outgoing for outgoing in found if outgoing is not None]
 
-    def _write(self, waiting: list[Outgoing]) -> None:
+    def _write(self, server: "redis.Redis", waiting: list[Outgoing]) -> None:
         if not waiting:
             return
-        with self._redis.pipeline(transaction=False) as pipe:
+        with server.pipeline(transaction=False) as pipe:
             for outgoing in waiting:
                 fields: dict[Any, Any] = {**outgoing.envelope.to_fields()}
                 stream = wire.report_stream(self._node)
@@ -190,6 +211,16 @@ class Link:
         for outgoing in waiting:
             if outgoing.seq is not None:
                 self._deliver(Delivered(outgoing.seq))
+
+
+def _client(address: str) -> "redis.Redis":
+    return redis.Redis.from_url(
+        address,
+        protocol=2,
+        socket_timeout=_TIMEOUT_S,
+        socket_connect_timeout=_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 def newest_of_each_kind(waiting: list[Outgoing]) -> list[Outgoing]:

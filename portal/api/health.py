@@ -16,6 +16,7 @@ from allocation.models import PortalMode
 from allocation.queries.fleet.portal_modes import backup_age, modes_in_force
 from allocation.services.decide.self_check import failed_messages_count, self_check_read
 from allocation.services.record.liveness import programs_silent
+from tenants.platform.stores.redis_servers import redis_client
 
 PROBE = "readyz"
 
@@ -128,7 +129,7 @@ def _decisions(now: datetime) -> str:
 
 def _redis_writes(url: str) -> bool:
     try:
-        with redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1) as client:
+        with redis_client(url, socket_timeout=1, socket_connect_timeout=1) as client:
             client.set(PROBE, b"", ex=60)
     except redis.RedisError:
         return False

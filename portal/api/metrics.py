@@ -19,6 +19,7 @@ from allocation.services.decide.self_check import self_check_read
 from allocation.services.record.liveness import PROGRAMS, programs_read, reader_lag_read
 from portal.traffic import traffic_read
 from tenants.api.auth import TokenAuthentication
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.platform.wall import operator_tx
 from tenants.platform.watchdog.notes import ends_read, silent_read
 from tenants.queries import mails_counted, outbox_waiting, webhooks_lag
@@ -161,9 +162,7 @@ def _queues() -> Iterator[Metric]:
     """The lengths of the queues; without an answer they are unknown and `redis_up` is 0."""
     lengths: dict[str, int] = {}
     try:
-        with redis.Redis.from_url(
-            settings.BROKER_REDIS_URL, socket_timeout=1, socket_connect_timeout=1
-        ) as client:
+        with redis_client(settings.BROKER_REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
             for queue in QUEUES:
                 lengths[queue] = int(client.llen(QUEUE_KEY.format(queue)))
     except redis.RedisError:

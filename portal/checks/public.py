@@ -114,7 +114,8 @@ def _overlap(one: Network, other: Network) -> bool:
 
 def _agents_link() -> Iterator[CheckMessage]:
     parts = urlsplit(settings.AGENTS_REDIS_PUBLIC_URL)
-    if parts.scheme == "redis" and parts.hostname not in LOOPBACK:
+    hosts = {urlsplit(f"//{place}").hostname for place in parts.netloc.split(",")}
+    if parts.scheme == "redis" and hosts - LOOPBACK:
         yield Warning(
             "Nodes connect to their server without TLS: passwords of their accounts can be read in transit.",
             hint="docs/guides/nodes.md, The agents' server: AGENTS_REDIS_PUBLIC_URL=rediss://…",

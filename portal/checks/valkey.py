@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
 from allocation.services.nodes.redis_accounts import excess_rights
+from tenants.platform.stores.redis_servers import redis_client
 
 STORES = {"REDIS_URL": "BROKER_REDIS_URL", "AGENTS_REDIS_URL": "AGENTS_REDIS_URL"}
 SETTINGS_HINT = "docs/guides/nodes.md, The agents' server, has the settings of both."
@@ -47,7 +48,7 @@ def valkey_check(**_: object) -> list[CheckMessage]:
 def client_of(url: str) -> Any:  # noqa: ANN401 (redis answers with either kind)
     """A client with short time-outs."""
     options = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-    return redis.Redis.from_url(url, decode_responses=True, **options)
+    return redis_client(url, decode_responses=True, **options)
 
 
 def _bounds(name: str, server: Any) -> Iterator[CheckMessage]:  # noqa: ANN401

@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as NoConnection
 
 from devtools.launch.processes import Program, group_kill, start, stop
 from portal.celery import VISIBILITY_TIMEOUT, app
-from tenants.platform.broker import CountedTransport
+from tenants.platform.stores.broker import CountedTransport
 from tests.servers.live import worker_program
 from tests.servers.probe_app import probe
 from tests.servers.servers import Servers

@@ -72,6 +72,8 @@ class Reader:
         self._throttle = Throttle()
         self._stopped = threading.Event()
         self._known: set[str] = set()
+        # The run of the server whose documents are known to be complete.
+        self._server = ""
         self._streams: list[str] = []
         self._listed = 0.0
         self._took_over = 0.0
@@ -186,11 +188,14 @@ class Reader:
         if fresh:
             agent_accounts_ensure()
         without = [stream for stream in fresh if not _has_group(stream)]
-        if without:
-            # A stream without our group means that the server has lost its data or the node is new:
-            # in both cases documents are published again. The group is created afterwards, so that
-            # the next reader repeats this if this one is killed in between.
+        server = _server_run() if fresh else self._server
+        if without or server != self._server:
+            # A stream without our group means that the server has lost its data or the node is new,
+            # and a server that started anew, or took the place of another, may lack the last of them:
+            # documents are published again. The group is created afterwards, so that the next
+            # reader repeats this if this one is killed in between.
             republish_all(self._clock())
+        self._server = server
         for stream in without:
             _group_make(stream)
         self._known.update(fresh)
@@ -224,6 +229,11 @@ class Reader:
         lock_out = lock_out or self._throttle.floods(node)
         node_flooded(node_name=node, lock_out=lock_out, now=self._clock())
         stream_trim(stream, 0 if lock_out else keep)
+
+
+def _server_run() -> str:
+    link: Any = agents_redis()
+    return str(link.info("server")["run_id"])
 
 
 def _has_group(stream: str) -> bool:

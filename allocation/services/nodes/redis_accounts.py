@@ -20,6 +20,7 @@ from django.db import transaction
 
 import wire
 from allocation.models import Node
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ _PLAIN = ("on", "off", "sanitize-payload", "resetchannels")
 @cache
 def agents_redis() -> "redis.Redis":
     """The connection to the agents' server."""
-    return redis.Redis.from_url(settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict)
+    return redis_client(settings.AGENTS_REDIS_URL, socket_timeout=2, redis_connect_func=_never_evict)
 
 
 def _never_evict(connection: Any) -> None:  # noqa: ANN401 (redis has no types)

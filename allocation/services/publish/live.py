@@ -14,6 +14,8 @@ from django.conf import settings
 from django.db import transaction
 from redis.exceptions import RedisError
 
+from tenants.platform.stores.redis_servers import redis_client
+
 logger = logging.getLogger(__name__)
 
 # Announces a decision. Waiting requests then look for theirs, and once a second anyway.
@@ -52,4 +54,4 @@ def _key(group: str) -> str:
 
 @cache
 def _server() -> "redis.Redis":
-    return redis.Redis.from_url(settings.CHANNELS_REDIS_URL, socket_timeout=2)
+    return redis_client(settings.CHANNELS_REDIS_URL, socket_timeout=2)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import uuid4
 
-import redis
 from celery import Celery
 from kombu import Queue
 from kombu.exceptions import OperationalError
@@ -33,6 +32,7 @@ from allocation.services.shards.task import (
 from solver import Plan, Policy, Snapshot
 from solver.cycle.solve import solve as solve_whole
 from solver.sharding.shards import size_of
+from tenants.platform.stores.redis_servers import redis_client
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class ShardQueue:
         """Connects with the first shards. A shard is awaited for `most_seconds` at most."""
         self._most_seconds, self._most_bytes = most_seconds, most_bytes
         self._app: Celery = shards_app(url, socket_timeout=SOCKET_SECONDS)
-        self._server = redis.Redis.from_url(url, socket_timeout=SOCKET_SECONDS)
+        self._server = redis_client(url, socket_timeout=SOCKET_SECONDS)
         self.counts: Counter[str] = Counter()
         """What became of the shards, until somebody takes it."""
 

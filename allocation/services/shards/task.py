@@ -20,7 +20,8 @@ from redis.exceptions import RedisError
 from allocation.services.gc_paused import gc_paused
 from allocation.services.shards.letters import CODE, answered, opened
 from solver.cycle.solve import solve as solve_whole
-from tenants.platform.broker import broker_transport_register
+from tenants.platform.stores.broker import broker_transport_register
+from tenants.platform.stores.redis_servers import broker_address, redis_client
 from tenants.platform.watchdog.workers import QueuePulse
 
 logger = logging.getLogger(__name__)
@@ -41,12 +42,14 @@ def key_of(job: str, kind: str, shard: int | str = "") -> str:
 def shards_app(url: str, **transport: object) -> Celery:
     """The application, without tasks. Not Django's: a worker has no settings of the portal."""
     broker_transport_register()
+    address, server = broker_address(url)
     app = Celery("shards", set_as_current=False, fixups=[])
     app.conf.update(
-        broker_url=url,
+        broker_url=address,
         broker_transport_options={
             "global_keyprefix": PREFIX,
             "socket_keepalive": True,
+            **server,
             **transport,
         },
         broker_connection_retry_on_startup=True,
@@ -70,7 +73,7 @@ def worker_app(url: str) -> Celery:
 
     @app.task(name=TASK)
     def decide(**message: Any) -> None:  # noqa: ANN401 (JSON)
-        with redis.Redis.from_url(url, socket_timeout=SOCKET_SECONDS) as server:
+        with redis_client(url, socket_timeout=SOCKET_SECONDS) as server:
             shard_decide(server, **message)
 
     return app

@@ -17,6 +17,8 @@ from uuid import uuid4
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from tenants.platform.stores.redis_servers import async_client
+
 MOST_EACH = 4
 """Requests of one person that are served or wait."""
 MOST_FOR_A_SLOT = 8
@@ -189,7 +191,7 @@ class SharedPlaces:
     def _valkey(self) -> "redis.asyncio.Redis":
         """The connections of this process, made in its event loop. They end with it."""
         if self._server is None:
-            self._server = redis.asyncio.Redis.from_url(
+            self._server = async_client(
                 self.url, socket_connect_timeout=ANSWER_SECONDS, socket_timeout=ANSWER_SECONDS
             )
         return self._server

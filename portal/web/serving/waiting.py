@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 from allocation.queries.bookings.decided import bookings_decided, decided_bookings_read
 from allocation.services.publish.live import DECIDED_CHANNEL
 from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
+from tenants.platform.stores.redis_servers import async_client
 from tenants.platform.wall import tenant_tx
 from tenants.platform.watchdog.pulses import pulse, pulses_end
 
@@ -153,7 +154,7 @@ class Waiting:
         while True:
             try:
                 async with (
-                    redis.asyncio.Redis.from_url(
+                    async_client(
                         # Not the 5 s of the library: it sends with wait_for, see above.
                         settings.CHANNELS_REDIS_URL,
                         socket_timeout=None,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-import redis
+from tenants.platform.stores.redis_servers import redis_client
 
 SILENT_KEY, ENDS_KEY = "watchdog:silent:{}", "watchdog:ends:{}"
 # How long a silent loop is shown after the last look that found it so.
@@ -14,7 +14,7 @@ ANSWER_SECONDS = 2
 def redis_ask(url: str, *command: str | int) -> Any:  # noqa: ANN401 (redis has no types)
     """The answer of a server to one command. Raises redis.RedisError."""
     limits = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
-    with redis.Redis.from_url(url, **limits) as server:
+    with redis_client(url, **limits) as server:
         return server.execute_command(*command)
 
 

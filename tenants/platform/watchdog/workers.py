@@ -6,7 +6,7 @@ from typing import Any
 from celery import Celery, bootsteps
 from celery.worker import state
 
-from tenants.platform.broker import asked_at
+from tenants.platform.stores.broker import asked_at
 from tenants.platform.watchdog.pulses import EVERY_SECONDS, pulse
 
 QUEUE = "queue"

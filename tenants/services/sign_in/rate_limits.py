@@ -12,6 +12,7 @@ import redis
 from django.conf import settings
 
 from tenants.platform.errors import Refused
+from tenants.platform.stores.redis_servers import redis_client
 from tenants.words import refusal_text
 
 logger = logging.getLogger(__name__)
@@ -101,4 +102,4 @@ def _counted(key: str, calls: int) -> int:
 
 @cache
 def _store() -> Any:  # noqa: ANN401 (redis has no types)
-    return redis.Redis.from_url(settings.CACHE_REDIS_URL, socket_timeout=1)
+    return redis_client(settings.CACHE_REDIS_URL, socket_timeout=1)

@@ -84,6 +84,18 @@ def test_a_server_that_lost_its_data_is_filled_again_and_nothing_runs_twice(plan
         assert Node.objects.get().state_reason == ""
 
 
+def test_a_reader_publishes_again_at_a_server_whose_run_it_does_not_know(plant: Plant) -> None:
+    """A replica that took the primary's place may lack the newest document, and has the group."""
+    a_running_slice(plant)
+    before, key = document(plant), wire.desired_key(NAME)
+    agents_redis().delete(key)
+    plant.portal_reads()
+    assert agents_redis().get(key) is None
+    plant.reader = Reader("the next", clock=lambda: plant.now)
+    plant.portal_reads()
+    assert document(plant) == before
+
+
 def test_a_reader_that_dies_while_it_tells_again_leaves_that_to_the_next(plant: Plant) -> None:
     """The group marks that everything is published; it is created last."""
     a_running_slice(plant)

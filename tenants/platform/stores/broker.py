@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES
-from kombu.transport.redis import Channel, QoS, Transport
+from kombu.transport.redis import Channel, QoS, SentinelChannel, SentinelTransport, Transport
 
 SCHEMES = ("redis", "rediss")
 
@@ -44,10 +44,22 @@ class CountedTransport(Transport):
     Channel = CountedChannel
 
 
+class CountedSentinelChannel(SentinelChannel):
+    """A channel that counts so, to the primary that Sentinels name."""
+
+    QoS = CountedQoS
+
+
+class CountedSentinelTransport(SentinelTransport):
+    """A transport with such channels."""
+
+    Channel = CountedSentinelChannel
+
+
 def broker_transport_register() -> None:
-    """Makes Celery use this transport for the addresses of Redis."""
-    name = f"{__name__}:{CountedTransport.__name__}"
-    TRANSPORT_ALIASES.update(dict.fromkeys(SCHEMES, name))
+    """Makes Celery use these transports for the addresses of Redis and of Sentinels."""
+    TRANSPORT_ALIASES.update(dict.fromkeys(SCHEMES, f"{__name__}:{CountedTransport.__name__}"))
+    TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{CountedSentinelTransport.__name__}"
 
 
 def asked_at(channel: Any) -> float:  # noqa: ANN401 (kombu has no types)

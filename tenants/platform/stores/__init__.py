@@ -1,0 +1,1 @@
+"""The servers of Redis: their addresses and clients, and the transport of Celery."""

@@ -1,0 +1,1 @@
+"""A site of three machines, as docs/deployment.md describes it."""
