@@ -24,6 +24,22 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class DatedGuarantee:
+    """Another guarantee of a tenant in [starts, ends), in units of a class.
+
+    It replaces `guaranteed` of the tenant's limit, and with a borrow limit the tenant's most rises or
+    falls with it. Those of one tenant and class do not overlap, and none is below what the tenant's
+    labs and projects are guaranteed together.
+    """
+
+    owner: str
+    gpu_class: str
+    starts: int
+    ends: int
+    guaranteed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Override:
     """An exception from an owner's limits of a class, in [starts, ends).
 
