@@ -114,8 +114,7 @@ class World:
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
         drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        drawn = with_zones(seed, with_operations(seed, drawn))
-        return cls.of_drawn(with_guarantees(seed, drawn))
+        return cls.of_drawn(with_guarantees(seed, with_zones(seed, with_operations(seed, drawn))))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
