@@ -14,6 +14,7 @@ FEATURES = Features(
     "capacity",
     "clusters",
     "datasets",
+    "dated_guarantees",
     "demand",
     "hand_overs",
     "host_use",

@@ -145,6 +145,7 @@ NOUNS: dict[str, Promise] = {
     "lab": gettext_lazy("lab"),
     "lead": gettext_lazy("lead"),
     "limit cut": gettext_lazy("limit cut"),
+    "dated guarantee": gettext_lazy("guarantee between dates"),
     "limit": gettext_lazy("limit"),
     "maintenance": gettext_lazy("maintenance"),
     "member": gettext_lazy("member"),
