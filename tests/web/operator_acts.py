@@ -7,6 +7,7 @@ from allocation.services.policy.policies import policy_values
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
+from tests.web.guarantee_acts import GUARANTEE_ACTS
 from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.role_acts import ROLE_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
@@ -67,6 +68,7 @@ _JOBS = {
 
 ACTS: dict[str, Act] = {
     **ZONE_ACTS,
+    **GUARANTEE_ACTS,
     **dict.fromkeys(
         ("ops/clusters/<slug:slug> account", "put api/v1/clusters/<slug:slug>/accounts"),
         Act("cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed),
