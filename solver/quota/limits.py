@@ -37,9 +37,11 @@ def trees_of(
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
     # No guarantee of a tenant rises: only its labs, projects and persons may have more of it.
-    inside = _exceptions(each for each in overrides if each.owner in projects or " " in each.owner)
+    inside = _exceptions(
+        each for each in overrides if each.guarantee or each.owner in projects or " " in each.owner
+    )
     lent, guaranteed = lending_tree(rows, capacity), guarantee_tree(rows)
-    every = _exceptions(overrides)
+    every = _exceptions(each for each in overrides if not each.guarantee)
     if dated:
         every = _changing(every, rows, dated, partial(lending_tree, capacity=capacity))
         inside = _changing(inside, rows, dated, guarantee_tree)

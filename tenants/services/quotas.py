@@ -180,6 +180,11 @@ def _write(row: Quota, share: Share, user_id: int | None, now: datetime, cut: Cu
     if before != values or (cut is not None and cut.answer is not None):
         of = LimitOf(quota.tenant_id, quota.gpu_class_id, project_id=quota.project_id)
         limit_changed(LimitChange(of, most, most_of(quota), user_id), cut, now)
+        if quota.project_id is None:
+            was = before["guaranteed_units"] if before else 0
+            sure = LimitOf(quota.tenant_id, quota.gpu_class_id, guarantee=True)
+            change = LimitChange(sure, Most(was), Most(quota.guaranteed_units), user_id)
+            limit_changed(change, cut, now)
     return quota
 
 

@@ -13,6 +13,7 @@ from allocation.features.dated_guarantees.services import (
     guarantees_of_site,
     guarantees_visible,
 )
+from allocation.web.limits.cut_question import cut_confirmation
 from tenants.access import Actor, PlatformActor
 from tenants.models import DatedGuarantee, GpuClass, Quota, Tenant, User
 from tenants.rules.operator_roles import Area
@@ -92,6 +93,7 @@ urlpatterns = [
             guarantee_set,
             _set,
             terms=DatedGuaranteeTerms,
+            cuts=cut_confirmation,
             choices={
                 "tenant": lambda _: Tenant.objects.order_by("name").values_list("slug", "name"),
                 "gpu_class": lambda _: GpuClass.objects.values_list("slug", "label"),
@@ -103,6 +105,7 @@ urlpatterns = [
             "{row.tenant.name}: the usual guarantee of {row.gpu_class.label} applies.",
             key="guarantee",
             noun="dated guarantee",
+            cuts=cut_confirmation,
         ),
         area=Area.RULES,
         actor_of=_actor,

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from allocation.features.dated_guarantees.services import (
     DatedGuaranteeTerms,
+    EndTerms,
     guarantee_end,
     guarantee_set,
     guarantees_of_site,
@@ -15,9 +16,11 @@ from allocation.features.dated_guarantees.services import (
 )
 from tenants.access import PlatformActor
 from tenants.api.base import ApiView
+from tenants.api.cuts import CutOut
 from tenants.api.endpoints import Endpoints
 from tenants.models import DatedGuarantee, Scope
 from tenants.rules.operator_roles import Area
+from tenants.services.limit_changes import Cut
 
 rest = Endpoints(Scope.ADMIN, in_project=True)
 ops = Endpoints(Scope.ADMIN, for_operators=True, area=Area.RULES)
@@ -34,6 +37,12 @@ class DatedGuaranteeOut(serializers.Serializer[Any]):
     ends = serializers.DateTimeField()
     created = serializers.DateTimeField()
     ended = serializers.DateTimeField(allow_null=True, help_text="When an operator ended it early.")
+
+
+class DatedGuaranteeSetOut(DatedGuaranteeOut):
+    """The guarantee as it is, and what of the bookings is above it."""
+
+    cut = CutOut(allow_null=True, help_text="Null: nothing is above it.")
 
 
 def _actor(call: ApiView) -> PlatformActor:
@@ -60,23 +69,34 @@ def list_platform_dated_guarantees(call: ApiView) -> QuerySet[DatedGuarantee]:
 @ops.put(
     "platform/dated-guarantees",
     "Set a guarantee between dates (operators)",
-    DatedGuaranteeOut,
+    DatedGuaranteeSetOut,
     terms=DatedGuaranteeTerms,
 )
-def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> DatedGuarantee:
+def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> dict[str, Any]:
     """Guarantees a tenant another number of GPUs from one instant to another. It covers what its labs and
     projects are guaranteed, and all guarantees of then fit what the site has."""
-    return guarantee_set(actor=_actor(call), terms=terms, now=call.now)
+    cut = Cut()
+    row = guarantee_set(actor=_actor(call), terms=terms, now=call.now, cut=cut)
+    return _with_cut(row, cut)
 
 
 @ops.post(
     "platform/dated-guarantees/<uuid:guarantee_id>/end",
     "End a guarantee between dates (operators)",
-    DatedGuaranteeOut,
+    DatedGuaranteeSetOut,
+    terms=EndTerms,
 )
-def end_dated_guarantee(call: ApiView, guarantee_id: UUID) -> DatedGuarantee:
+def end_dated_guarantee(call: ApiView, terms: EndTerms, guarantee_id: UUID) -> dict[str, Any]:
     """Ends it now, or before it begins. The usual guarantee applies again."""
-    return guarantee_end(actor=_actor(call), guarantee_id=guarantee_id, now=call.now)
+    cut = Cut()
+    row = guarantee_end(actor=_actor(call), guarantee_id=guarantee_id, now=call.now, terms=terms, cut=cut)
+    return _with_cut(row, cut)
+
+
+def _with_cut(row: DatedGuarantee, cut: Cut) -> dict[str, Any]:
+    names = ("id", "tenant", "gpu_class_id", "guaranteed_units", "starts", "ends", "created", "ended")
+    effect = cut.effects[0] if cut.effects else None
+    return {**{name: getattr(row, name) for name in names}, "cut": effect}
 
 
 urlpatterns = [*rest.urls, *ops.urls]

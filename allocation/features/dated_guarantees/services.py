@@ -1,7 +1,8 @@
 """Setting and ending guarantees between dates."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.db import transaction
@@ -19,8 +20,21 @@ from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.terms import term, terms
 from tenants.services.input_values import gpus_text, units_read
 from tenants.services.labs.room import class_read, room_of_tenant
+from tenants.services.limit_changes import (
+    Cut,
+    CutAnswer,
+    LimitChange,
+    LimitOf,
+    Most,
+    limit_changed,
+)
 from tenants.words import refusal_text as limit_text
 
+Answer = Literal["keep", "drain", "pause"]
+CUT_HELP = (
+    "What happens to bookings that are above it, if it is lower than before: `keep`, `drain` or `pause`. "
+    "Without it they are borrowed."
+)
 STEP = timedelta(minutes=5)
 """Guarantees change on the grid on which planned starts and ends lie."""
 LONGEST_AHEAD = timedelta(days=731)
@@ -47,6 +61,14 @@ class DatedGuaranteeTerms:
         "From (optional)", "Else from now on.", asks="moment", says="Null: now.", default=None
     )
     ends: datetime = term("Until", "Then the usual guarantee applies again.", asks="moment")
+    bookings: Answer | None = term(says=CUT_HELP, default=None)
+
+
+@terms
+class EndTerms:
+    """The end of a guarantee between dates."""
+
+    bookings: Answer | None = term(says=CUT_HELP, default=None)
 
 
 def guarantees_visible(actor: Actor) -> QuerySet[DatedGuarantee]:
@@ -59,8 +81,11 @@ def guarantees_of_site() -> QuerySet[DatedGuarantee]:
     return _shown(DatedGuarantee.objects.all())
 
 
-def guarantee_set(*, actor: PlatformActor, terms: DatedGuaranteeTerms, now: datetime) -> DatedGuarantee:
-    """Guarantees a tenant another number of GPUs between two instants. In `operator_tx`.
+def guarantee_set(
+    *, actor: PlatformActor, terms: DatedGuaranteeTerms, now: datetime, cut: Cut | None = None
+) -> DatedGuarantee:
+    """Guarantees a tenant another number of GPUs between two instants. In `operator_tx`. `cut` says what
+    happens to bookings above a lower one, and gets what is above it.
 
     The same terms again change nothing, so that a repetition is safe.
 
@@ -75,8 +100,8 @@ def guarantee_set(*, actor: PlatformActor, terms: DatedGuaranteeTerms, now: date
         if tenant is None:
             raise missing("tenant", "tenant")
         # Two operators who guarantee the same GPUs wait for each other.
-        usual = _locked(model).get(tenant.id)
-        if usual is None:
+        quota = _locked(model).get(tenant.id)
+        if quota is None:
             why = refusal_text("dated_no_share", tenant=tenant.name, model=model.label)
             raise invalid("no_share", why, "gpu_class")
         known = guarantees_to_come(now).filter(tenant=tenant, gpu_class=model)
@@ -85,6 +110,7 @@ def guarantee_set(*, actor: PlatformActor, terms: DatedGuaranteeTerms, now: date
                 return row
         _check_overlap(known, starts, ends)
         _check_promised(tenant, model, terms.guaranteed_units, now)
+        usual = quota.guaranteed_units
         if terms.guaranteed_units > usual:
             _check_site(model, (starts, ends), (tenant.id, terms.guaranteed_units), now)
         row = DatedGuarantee.objects.create(
@@ -97,12 +123,21 @@ def guarantee_set(*, actor: PlatformActor, terms: DatedGuaranteeTerms, now: date
             created_by_id=actor.user_id,
         )
         _record(row, "dated_guarantee.set", actor, now)
+        _cut(row, quota, (usual, row.guaranteed_units), actor, _answered(cut, terms.bookings), now)
         task_request("allocation.cycle")
     return row
 
 
-def guarantee_end(*, actor: PlatformActor, guarantee_id: UUID, now: datetime) -> DatedGuarantee:
-    """Ends one now, or before it begins: the usual guarantee applies. In `operator_tx`. Idempotent.
+def guarantee_end(
+    *,
+    actor: PlatformActor,
+    guarantee_id: UUID,
+    now: datetime,
+    terms: EndTerms | None = None,
+    cut: Cut | None = None,
+) -> DatedGuarantee:
+    """Ends one now, or before it begins: the usual guarantee applies. In `operator_tx`. Idempotent. `cut`
+    as in `guarantee_set`.
 
     Raises:
         Refused: `not_found`, or `guarantees_above_site` where the usual guarantee is higher.
@@ -114,13 +149,16 @@ def guarantee_end(*, actor: PlatformActor, guarantee_id: UUID, now: datetime) ->
             raise missing("dated guarantee")
         if row.ended is not None or row.ends <= now:
             return row
-        usual = _locked(row.gpu_class).get(row.tenant_id, 0)
+        quota = _locked(row.gpu_class)[row.tenant_id]
+        usual = quota.guaranteed_units
         if usual > row.guaranteed_units:
             # Others may be guaranteed meanwhile what this tenant was not.
             _check_site(row.gpu_class, (max(now, row.starts), row.ends), (row.tenant_id, usual), now)
         row.ended, row.ended_by_id = now, actor.user_id
         row.save(update_fields=["ended", "ended_by"])
         _record(row, "dated_guarantee.ended", actor, now)
+        answered = _answered(cut, terms.bookings if terms is not None else None)
+        _cut(row, quota, (row.guaranteed_units, usual), actor, answered, now)
         task_request("allocation.cycle")
     return row
 
@@ -154,10 +192,43 @@ def _dates(terms: DatedGuaranteeTerms, now: datetime) -> tuple[datetime, datetim
     return starts, ends
 
 
-def _locked(model: GpuClass) -> dict[UUID, int]:
-    """Locks the guarantees of a class; returns the usual one of each tenant."""
+def _answered(cut: Cut | None, answer: str | None) -> Cut:
+    """Returns the cut with the answer of a page, or that of the terms."""
+    cut = cut if cut is not None else Cut()
+    if cut.answer is None and answer is not None:
+        cut.answer = CutAnswer(answer)
+    return cut
+
+
+def _cut(
+    row: DatedGuarantee,
+    quota: Quota,
+    change: tuple[int, int],
+    actor: PlatformActor,
+    cut: Cut,
+    now: datetime,
+) -> None:
+    """Lets what knows bookings act on the guarantee, and on the limit that moves with it."""
+    before, after = change
+    of = LimitOf(
+        row.tenant_id,
+        row.gpu_class_id,
+        guarantee=True,
+        source=row.id,
+        since=max(row.starts, now),
+        until=row.ends,
+    )
+    limit_changed(LimitChange(of, Most(before), Most(after), actor.user_id), cut, now)
+    if quota.borrow_limit_units is not None:
+        more = quota.borrow_limit_units
+        limit = replace(of, guarantee=False)
+        limit_changed(LimitChange(limit, Most(before + more), Most(after + more), actor.user_id), cut, now)
+
+
+def _locked(model: GpuClass) -> dict[UUID, Quota]:
+    """Locks the quotas of tenants on a class; returns them by tenant."""
     rows = Quota.objects.select_for_update().filter(project=None, gpu_class=model).order_by("id")
-    return {row.tenant_id: row.guaranteed_units for row in rows}
+    return {row.tenant_id: row for row in rows}
 
 
 def _check_overlap(known: QuerySet[DatedGuarantee], starts: datetime, ends: datetime) -> None:
@@ -195,7 +266,8 @@ def _check_site(
 ) -> None:
     """Refuses more, at some instant of the window, than the site has next to what all others are
     guaranteed then."""
-    usual, (tenant, units), (starts, ends) = _locked(model), own, window
+    usual = {tenant: row.guaranteed_units for tenant, row in _locked(model).items()}
+    (tenant, units), (starts, ends) = own, window
     dated = list(guarantees_to_come(now).filter(Q(starts__lt=ends, ends__gt=starts), gpu_class=model))
     dated = [row for row in dated if row.tenant_id != tenant]
     most = site_units(model)

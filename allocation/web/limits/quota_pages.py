@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.loans import loans_text
 from allocation.queries.limits.use_now import UseNow, use_now
-from allocation.web.limits.cut_question import CHOICES, CHOSEN, answer_of, effects_of, lost_by
+from allocation.web.limits.cut_question import CHOICES, effects_of, lost_by
 from allocation.web.parts.times import moment_words
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import guarantees_to_come, labs_led, projects_seen
@@ -31,7 +31,7 @@ from tenants.services import (
     tenant_quota_set,
 )
 from tenants.services.labs.limits import project_to_limit
-from tenants.services.limit_changes import Cut
+from tenants.services.limit_changes import CHOSEN, Cut, answer_of
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import counted
 from tenants.web.quota_form import ChangedRow, changed_rows, rows_saved

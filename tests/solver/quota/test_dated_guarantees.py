@@ -7,7 +7,20 @@ from random import Random
 import numpy as np
 import pytest
 
-from solver import DatedGuarantee, Held, Limit, Quota, Request, Snapshot, Tier, Use, decode, encode, solve
+from solver import (
+    DatedGuarantee,
+    Held,
+    Limit,
+    Override,
+    Quota,
+    Request,
+    Snapshot,
+    Tier,
+    Use,
+    decode,
+    encode,
+    solve,
+)
 from solver.model.instants import next_instant
 from tests.solver.builders import (
     DAY,
@@ -127,6 +140,23 @@ def test_ends_in_the_past_and_owners_without_a_limit_change_nothing() -> None:
         site = a_site(three, guarantees=rows)
         assert solve(site, POLICY) == solve(replace(site, guarantees=()), POLICY)
         assert decode(Snapshot, encode(site)).guarantees == rows
+
+
+def test_what_stays_though_its_guarantee_was_cut_is_paused_for_no_other_tenant() -> None:
+    mine = tuple(replace(running(at, "lab"), override=f"run{at}") for at in range(4))
+    claim = a_request(ask=an_ask(1), hours=2, tier="flex", tenant="other", project="o")
+    site = a_site(claim, guarantees=(), held=mine)
+    assert len(solve(site, POLICY).pauses) == 1
+    kept = tuple(
+        Override(f"kept {at}", "lab", "h100", 0, 0, booking=f"run{at}", keeps=True, guarantee=True)
+        for at in range(4)
+    )
+    assert not solve(replace(site, overrides=kept), POLICY).pauses
+    assert len(solve(replace(site, overrides=kept[:2]), POLICY).pauses) == 1
+    three = a_request(ask=an_ask(3), hours=4)
+    stays = replace(kept[0], id="kept b1", booking="b1")
+    fits = replace(a_site(replace(three, override="b1"), guarantees=()), overrides=(stays,))
+    assert starts_of(fits) == {"b1": 0}
 
 
 def _static(site: Snapshot, instant: int) -> Snapshot:
