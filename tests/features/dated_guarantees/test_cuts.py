@@ -44,6 +44,7 @@ def lab(plant: Plant) -> Lab:
 def rival(lab: Lab) -> Lab:
     """Its neighbour, who is guaranteed two GPUs as well."""
     rival = a_lab("northlab", gpus=0)
+    a_tier("standard", pausable=True)
     with as_owner():
         rival.tenant.quota_set.update(guaranteed_units=2 * GPU, borrow_limit_units=None)
     return rival
