@@ -29,6 +29,27 @@ CHOICES = (
     ),
 )
 
+OF_GUARANTEE = (
+    Choice(
+        CutAnswer.KEEP,
+        "Keep",
+        "What runs stays, and no other organisation has it paused. Planned starts stay allowed, but are not "
+        "guaranteed any more.",
+    ),
+    Choice(
+        CutAnswer.DRAIN,
+        "Drain",
+        "What runs stays to its end, and no other organisation has it paused. Planned starts can become "
+        "later.",
+    ),
+    Choice(
+        CutAnswer.PAUSE,
+        "Pause",
+        "What runs above the guarantee gets a notice and is paused, lower tiers and newer work first. Tiers "
+        "that are never paused, and runs in their protected time, run on.",
+    ),
+)
+
 
 def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
     """Returns what would be above the limits that `save` sets, and writes nothing. What is refused is
@@ -62,12 +83,21 @@ def cut_confirmation(save: Callable[[Cut], object], back: str) -> Confirmation |
     now, zone = timezone.now(), timezone.get_current_timezone()
     lost = tuple(sentence for each in effects for sentence in lost_by(each, zone, now))
     return Confirmation(
-        title_of(effects), lost, "Go ahead", back, "Keep as it is", chosen=CHOSEN, choices=CHOICES
+        title_of(effects),
+        lost,
+        "Go ahead",
+        back,
+        "Leave it as it is",
+        chosen=CHOSEN,
+        choices=OF_GUARANTEE if any(each.is_guarantee for each in effects) else CHOICES,
     )
 
 
 def title_of(effects: Sequence[CutEffect]) -> str:
     """Returns the question about these limits."""
+    names = dict.fromkeys(each.name for each in effects)
+    if len(names) == 1 and any(each.is_guarantee for each in effects):
+        return f"Lower the guarantee of {effects[0].name}?"
     if len(effects) == 1:
         return f"Lower the limit of {effects[0].name}?"
     return f"Lower {len(effects)} limits?"
