@@ -35,6 +35,7 @@ from solver.model.inputs import Tier as Tier
 from solver.model.leaving import Cooling as Cooling
 from solver.model.leaving import Notice as Notice
 from solver.model.limits import Cap as Cap
+from solver.model.limits import DatedGuarantee as DatedGuarantee
 from solver.model.limits import Limit as Limit
 from solver.model.limits import Override as Override
 from solver.model.limits import Used as Used

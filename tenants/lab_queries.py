@@ -1,12 +1,13 @@
 """Reads of labs, limits of persons, and limits at some times, as far as people may see them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from tenants.access import Actor
-from tenants.models import Lab, LabLead, PersonQuota, Project, QuotaWindow
+from tenants.models import DatedGuarantee, Lab, LabLead, PersonQuota, Project, Quota, QuotaWindow
 from tenants.platform.errors import missing
 from tenants.rules.limit_times import Times
 
@@ -93,3 +94,28 @@ def times_of(row: QuotaWindow) -> Times:
         row.end_hour,
         row.zone,
     )
+
+
+def guarantees_to_come(now: datetime) -> QuerySet[DatedGuarantee]:
+    """The dated guarantees that are in force or still to begin; row-level security may narrow them to one
+    tenant."""
+    return DatedGuarantee.objects.filter(ended=None, ends__gt=now).order_by("starts", "id")
+
+
+def quotas_now(rows: Iterable[Quota], now: datetime) -> list[Quota]:
+    """The quotas with the guarantees that are in force. To read, never to save."""
+    found, dated = list(rows), guarantees_now(now)
+    for row in found:
+        if row.project_id is None:
+            key = (row.tenant_id, row.gpu_class_id)
+            row.guaranteed_units = dated.get(key, row.guaranteed_units)
+    return found
+
+
+def guarantees_now(now: datetime) -> dict[tuple[UUID, str], int]:
+    """The units of dated guarantees that are in force, by tenant and class."""
+    rows = guarantees_to_come(now).filter(starts__lte=now)
+    return {
+        (tenant, name): units
+        for tenant, name, units in rows.values_list("tenant_id", "gpu_class_id", "guaranteed_units")
+    }

@@ -15,6 +15,7 @@ FEATURES = Features(
     "capacity",
     "clusters",
     "datasets",
+    "dated_guarantees",
     "demand",
     "hand_overs",
     "host_use",

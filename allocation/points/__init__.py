@@ -258,14 +258,14 @@ OrderedPauses: TypeAlias = Callable[[], Any]
 ORDERED_PAUSES: list[OrderedPauses] = []
 """Each returns the filter (a `Q`) of pauses that it has ordered and that it still wants."""
 
-KeptUses: TypeAlias = Callable[[], Iterable[tuple[UUID, str, str]]]
+KeptUses: TypeAlias = Callable[[], Iterable[tuple[UUID, str, str, bool]]]
 
 KEPT_USES: list[KeptUses] = []
 """Each returns bookings which a limit does not forbid anything, each with the name of the limit's owner
-in the quota tree, and the class."""
+in the quota tree, the class, and whether it is about what the owner is guaranteed."""
 
 
-def kept_uses() -> list[tuple[UUID, str, str]]:
+def kept_uses() -> list[tuple[UUID, str, str, bool]]:
     """Returns the bookings that stay above a limit, in a fixed order."""
     return sorted({use for read in KEPT_USES for use in read()})
 

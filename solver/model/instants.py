@@ -36,6 +36,10 @@ def _times(snapshot: Snapshot, policy: Policy) -> Iterator[int]:
     waiting = (*snapshot.requests, *snapshot.pending, *(each.target for each in snapshot.changes))
     for request in waiting:
         yield from _of_request(request, policy, leads)
+    for row in snapshot.guarantees:
+        for lead in leads:
+            # Who has notice leaves as the guarantee begins.
+            yield from (row.starts - lead, row.ends - lead)
     for section in (*_SMALL, *_SMALL_RULES):
         for row in getattr(snapshot, section):
             yield from _numbers(row)

@@ -24,13 +24,30 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class DatedGuarantee:
+    """Another guarantee of a tenant in [starts, ends), in units of a class.
+
+    It replaces `guaranteed` of the tenant's limit, and with a borrow limit the tenant's most rises or
+    falls with it. Those of one tenant and class do not overlap, and none is below what the tenant's
+    labs and projects are guaranteed together.
+    """
+
+    owner: str
+    gpu_class: str
+    starts: int
+    ends: int
+    guaranteed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Override:
     """An exception from an owner's limits of a class, in [starts, ends).
 
     It raises the limit by `units` (negative: lowers it) and GPU-hour caps by `unit_seconds`, for
     windows inside its own. No guarantee changes. With a `booking` it raises nothing: so many units
     of the requests and rows with this `override` don't count at the owner, whenever they run. If it
-    `keeps` them, they all count, but neither a limit nor a cap of the owner forbids them anything.
+    `keeps` them, they all count, but neither a limit nor a cap of the owner forbids them anything; with
+    `guarantee` only what the owner is guaranteed does not, and no other tenant has them paused.
     """
 
     id: str
@@ -42,6 +59,7 @@ class Override:
     unit_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
     booking: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     keeps: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    guarantee: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

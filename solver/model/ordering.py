@@ -46,6 +46,7 @@ def in_order(snapshot: Snapshot) -> Snapshot:
         peaks=_unique(snapshot.peaks, "gpu_class", "starts"),
         energy=_unique(snapshot.energy, "zone"),
         caches=_unique(snapshot.caches, "node"),
+        guarantees=_unique(snapshot.guarantees, "owner", "gpu_class", "starts"),
     )
 
 

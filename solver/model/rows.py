@@ -35,6 +35,7 @@ _NAMED_BY = {
     "peaks": ("gpu_class", "starts"),
     "energy": ("zone",),
     "caches": ("node",),
+    "guarantees": ("owner", "gpu_class", "starts"),
 }
 _NAMES = ("id", "booking", "order", "slug", "beneficiary")
 

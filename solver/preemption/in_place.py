@@ -15,6 +15,7 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.model.demand import Fit, demand_on
 from solver.model.inputs import Snapshot
+from solver.model.limits import DatedGuarantee
 from solver.quota.use import Use
 from solver.state.cycle_state import CycleState
 from solver.state.held_work import NUMBERED, Grant
@@ -56,6 +57,8 @@ class Standing:
     inside: dict[int, Part]
     parts: dict[str, Part]
     """Bookings that are inside with at least one block, and on which part."""
+    guaranteed: int = 0
+    """Units of the tenant's guarantee at the instant."""
     _borrowed: tuple[tuple[Level, int], ...] = ()
     _spot: int = 0
 
@@ -80,7 +83,7 @@ class _Written:
     blocks: tuple[Block, ...]
     starts: Ints
     ends: Ints
-    standings: dict[bytes, Standing]
+    standings: dict[tuple[bytes, int], Standing]
 
     @classmethod
     def of(cls, rows: Iterable[tuple[Block, int]]) -> "_Written":
@@ -97,6 +100,10 @@ class InPlace:
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
         self.guaranteed = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits}
+        self._dated: dict[tuple[str, str], list[DatedGuarantee]] = {}
+        for each in snapshot.guarantees:
+            if (each.owner, each.gpu_class) in self.guaranteed:
+                self._dated.setdefault((each.owner, each.gpu_class), []).append(each)
         self.weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
@@ -158,17 +165,24 @@ class InPlace:
         rows = known[1]
         until = max(instant, self._soon_on(gpu_class))
         there = (rows.starts <= until) & (rows.ends > instant)
-        name = there.tobytes()
+        room = self._guaranteed_at(tenant, gpu_class, instant)
+        name = (there.tobytes(), room)
         if name not in rows.standings:
             blocks = [rows.blocks[at] for at in np.flatnonzero(there).tolist()]
-            rows.standings[name] = self.standing(gpu_class, blocks)
+            rows.standings[name] = self._standing(gpu_class, blocks, room)
         return rows.standings[name]
 
-    def standing(self, gpu_class: str, blocks: Iterable[Block]) -> Standing:
-        """Who of one tenant is inside: level by level, first what fits the own project's part, then
-        what fits the tenant's guarantee; in the order of their grants, whole blocks only."""
+    def _guaranteed_at(self, tenant: str, gpu_class: str, instant: int) -> int:
+        dated = self._dated.get((tenant, gpu_class), ()) if self._dated else ()
+        now = (each.guaranteed for each in dated if each.starts <= instant < each.ends)
+        return next(now, self.guaranteed.get((tenant, gpu_class), 0))
+
+    def _standing(self, gpu_class: str, blocks: Iterable[Block], room: int) -> Standing:
+        """Who of one tenant is inside its guarantee of `room` units: level by level, first what fits
+        the own project's part, then what fits the tenant's guarantee; in the order of their grants,
+        whole blocks only."""
         order = tuple(sorted(blocks, key=_ORDER))
-        inside = self._inside(order, gpu_class)
+        inside = self._inside(order, gpu_class, room)
         borrowed: dict[Level, int] = {}
         spot = 0
         for at, block in enumerate(order):
@@ -177,11 +191,10 @@ class InPlace:
             elif at not in inside:
                 borrowed[block.level] = borrowed.get(block.level, 0) + block.use.units
         parts = {order[at].booking: part for at, part in inside.items()}
-        return Standing(order, inside, parts, tuple(borrowed.items()), spot)
+        return Standing(order, inside, parts, room, tuple(borrowed.items()), spot)
 
-    def _inside(self, order: tuple[Block, ...], gpu_class: str) -> dict[int, Part]:
+    def _inside(self, order: tuple[Block, ...], gpu_class: str, room: int) -> dict[int, Part]:
         inside: dict[int, Part] = {}
-        room = self.guaranteed.get((order[0].use.owners[0], gpu_class), 0) if order else 0
         parts = {
             project: self.guaranteed.get((project, gpu_class), 0)
             for project in {block.use.owners[1] for block in order if room}
@@ -206,7 +219,7 @@ class InPlace:
     ) -> Standing:
         """The standing once some have left and a claim is there."""
         rest = [block for block in before.blocks if block.booking not in gone]
-        return self.standing(gpu_class, [*rest, *([claim] if claim else [])])
+        return self._standing(gpu_class, [*rest, *([claim] if claim else [])], before.guaranteed)
 
     def claim(self, use: Use, window: tuple[int, int]) -> Block:
         """A claimant: it has the highest grant number."""

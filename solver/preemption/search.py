@@ -378,7 +378,14 @@ class Preemption:
             rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED] if soon else []
             self._tried[key] = sorted({*soon, *rested})
         tried = self._tried[key]
+        if tried:
+            # From there on more may be inside the guarantee.
+            rises = [at for each in demand.parts for at in self._guarantee_changes(each) if at > tried[0]]
+            tried = sorted({*tried, *rises}) if rises else tried
         return tried[: bisect_right(tried, last)]
+
+    def _guarantee_changes(self, demand: Demand) -> list[int]:
+        return self._state.quota.guarantee_changes(self._state.use(demand))
 
     def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
         """A fit at exactly this start, with victims."""

@@ -171,6 +171,14 @@ class _Kept:
             (project, lab.gpu_class): lab.owner for lab in snapshot.labs for project in lab.projects
         }
 
+        self._safe = {
+            (each.booking, each.gpu_class) for each in snapshot.overrides if each.keeps and each.guarantee
+        }
+
+    def stays_for_others(self, use: Use) -> bool:
+        """Whether no other tenant has a use paused, because a guarantee was cut and it stays."""
+        return bool(self._safe) and (use.owners[-1], use.gpu_class) in self._safe
+
     def stays(self, use: Use, claim: Use) -> bool:
         """Whether a use stays whatever this claim needs."""
         owners = self._owners.get((use.owners[-1], use.gpu_class)) if self._owners else None
@@ -403,6 +411,7 @@ class VictimRules:
             found = [
                 _ranked(runner, "taken_back", (_group(runner), -over, runner.tier.priority))
                 for runner in self._borrowers(claim.gpu_class, tenant, claim.starts, planned=claim.planned)
+                if not self._kept.stays_for_others(runner.use)
             ]
             self._known[key] = (version, found)
         return found

@@ -33,7 +33,7 @@ class GpuHourCaps:
         self._kept: set[tuple[str, str, str]] = set()
         """Uses, by name, that no cap of an owner and class forbids."""
         for each in overrides:
-            if each.keeps:
+            if each.keeps and not each.guarantee:
                 self._kept.add((each.booking, each.owner, each.gpu_class))
             if each.unit_seconds:
                 self._overrides.setdefault((each.owner, each.gpu_class), []).append(each)

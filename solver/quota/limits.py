@@ -1,13 +1,14 @@
 """What the limits of one GPU class are made into: quota trees, and shares of what nobody is
 guaranteed. Units; seconds."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
-from solver.model.inner_limits import LabLimit
+from solver.model.inner_limits import FOREVER, LabLimit
 from solver.model.inputs import Tier
-from solver.model.limits import Limit, Override
+from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.tree import PLATFORM, UNBOUNDED, Exceptions, Node, Tree
 
 
@@ -27,17 +28,24 @@ def trees_of(
     capacity: int,
     tiers: tuple[Tier, ...],
     tree: Callable[..., Tree],
+    dated: Sequence[DatedGuarantee] = (),
 ) -> Trees:
     """The trees of one class, each made by `tree` from its nodes and exceptions.
 
-    `capacity` in units; `overrides` are those of the class.
+    `capacity` in units; `overrides` and `dated` guarantees are those of the class.
     """
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
     # No guarantee of a tenant rises: only its labs, projects and persons may have more of it.
-    inside = _exceptions(each for each in overrides if each.owner in projects or " " in each.owner)
+    inside = _exceptions(
+        each for each in overrides if each.guarantee or each.owner in projects or " " in each.owner
+    )
     lent, guaranteed = lending_tree(rows, capacity), guarantee_tree(rows)
-    lending = tree(lent, exceptions=_exceptions(overrides))
+    every = _exceptions(each for each in overrides if not each.guarantee)
+    if dated:
+        every = _changing(every, rows, dated, partial(lending_tree, capacity=capacity))
+        inside = _changing(inside, rows, dated, guarantee_tree)
+    lending = tree(lent, exceptions=every)
     guarantee = tree(guaranteed, exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)
     # A mixed booking of a tier that can be paused does not count.
@@ -63,6 +71,41 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
         elif each.units:
             raised.append((each.owner, each.units, each.starts, each.ends))
     return Exceptions(tuple(raised), exempt, kept)
+
+
+def limits_at(rows: Iterable[Limit], dated: Iterable[DatedGuarantee], instant: int) -> list[Limit]:
+    """The limits with the guarantees of an instant."""
+    now = {
+        (each.owner, each.gpu_class): each.guaranteed for each in dated if each.starts <= instant < each.ends
+    }
+    return [
+        replace(row, guaranteed=now[row.owner, row.gpu_class])
+        if row.parent is None and (row.owner, row.gpu_class) in now
+        else row
+        for row in rows
+    ]
+
+
+def _changing(
+    known: Exceptions,
+    rows: Sequence[Limit],
+    dated: Sequence[DatedGuarantee],
+    nodes_of: Callable[[Iterable[Limit]], dict[str, Node]],
+) -> Exceptions:
+    """The exceptions with what caps, and parts that are never lent, change by at each date. Each change
+    lasts for good, so that the end of no window is rounded."""
+    raised, local = list(known.raised), list(known.local)
+    before = nodes_of(rows)
+    for instant in sorted({at for each in dated for at in (each.starts, each.ends)}):
+        after = nodes_of(limits_at(rows, dated, instant))
+        for owner, node in after.items():
+            was = before[owner]
+            if node.cap != was.cap and node.cap < UNBOUNDED:
+                raised.append((owner, node.cap - was.cap, instant, FOREVER))
+            if node.local != was.local:
+                local.append((owner, node.local - was.local, instant))
+        before = after
+    return replace(known, raised=tuple(raised), local=tuple(local))
 
 
 def with_labs(limits: Iterable[Limit], labs: Iterable[LabLimit]) -> list[Limit]:

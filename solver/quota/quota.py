@@ -20,18 +20,11 @@ from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
 from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot, Tier
-from solver.model.limits import Limit, Override
+from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
 from solver.quota.limits import Trees, trees_of, with_labs
-from solver.quota.tree import (
-    PLATFORM,
-    OwnerPath,
-    Tree,
-    both_allow,
-    profile_of,
-    profile_of_arrays,
-)
+from solver.quota.tree import PLATFORM, OwnerPath, Tree, both_allow, profile_of, profile_of_arrays
 from solver.quota.use import Block, Kind, Table, Use, UseTable
 from solver.timeline.grid import Grid
 from solver.timeline.step_function import rising
@@ -96,6 +89,7 @@ class Quota:
         """None: nobody has a cap."""
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_UseKind, _Route | None] = {}
+        self._is_dated = bool(snapshot.guarantees)
         self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
         """None: no person has a limit."""
         persons = sorted({row.gpu_class for row in snapshot.persons})
@@ -108,6 +102,9 @@ class Quota:
         exceptions: dict[str, list[Override]] = {}
         for each in snapshot.overrides:
             exceptions.setdefault(each.gpu_class, []).append(each)
+        dated: dict[str, list[DatedGuarantee]] = {}
+        for guarantee in snapshot.guarantees:
+            dated.setdefault(guarantee.gpu_class, []).append(guarantee)
         self._classes = {
             name: trees_of(
                 rows,
@@ -115,6 +112,7 @@ class Quota:
                 capacity.get(name, 0),
                 snapshot.tiers,
                 self._tree_maker(name, instants.get(name, ())),
+                dated.get(name, ()),
             )
             for name, rows in by_class.items()
             if asked is None or name in asked
@@ -319,13 +317,13 @@ class Quota:
         guarantee, lending = trees.guarantee, trees.lending
         node = lending.never(lending.path_up(use.owners), use.units)
         if node is not None and node.owner != PLATFORM:
-            return Block("limit", node.owner, 0, node.cap)
+            return Block("limit", node.owner, 0, lending.highest(node))
         tier = self.tier(use.tier)
         if tier.counts and guarantee.never(guarantee.path_up(use.owners), use.units) is None:
             return None
         if not tier.pausable and (use.tier.endswith(WITHIN) or seconds > tier.borrow):
             return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
-        return Block("lent", PLATFORM, 0, node.cap) if node else None
+        return Block("lent", PLATFORM, 0, lending.highest(node)) if node else None
 
     def allows(self, use: Use, starts: Ints, duration: int) -> Bools | None:
         """Which windows [start, start + duration) nothing forbids; None: all of them."""
@@ -375,14 +373,20 @@ class Quota:
         trees = self._classes.get(gpu_class)
         return trees and trees.guarantee
 
-    def most_guaranteed(self, use: Use) -> int:
-        """Units that the owners are guaranteed in total."""
+    def most_guaranteed(self, use: Use, window: Window | None = None) -> int:
+        """Units that the owners are guaranteed in total: in all of [starts, ends), else at any time."""
         guarantee = self._classes[use.gpu_class].guarantee
         path = guarantee.path_up(use.owners)
-        most = path[-1].cap
-        for node in reversed(path[:-1]):
-            most = min(node.cap, most + node.local)
+        caps = [guarantee.highest(node) if window is None else guarantee.cap(node, window) for node in path]
+        most = caps[-1]
+        for node, cap in zip(reversed(path[:-1]), reversed(caps[:-1]), strict=True):
+            most = min(cap, most + node.local)
         return most
+
+    def guarantee_changes(self, use: Use) -> list[int]:
+        """Seconds at which a guarantee of the use's owners rises or falls."""
+        route = self._route(use) if self._is_dated else None
+        return [] if route is None else route.guaranteed.cap_changes(route.guarantee_path)
 
     def frees_at(self, use: Use, window: Window) -> int | None:
         """Earliest start from the window's on at which nothing forbids the use."""
@@ -412,6 +416,8 @@ class Quota:
         found: Ints = np.zeros(0, dtype=np.int64)
         if route is not None and route.measured.exceptions.raised:
             found = np.array(route.measured.cap_changes(route.path), dtype=np.int64)
+        if self._is_dated:
+            found = np.union1d(found, np.array(self.guarantee_changes(use), dtype=np.int64))
         if self._headroom is not None:
             found = np.union1d(found, self._headroom.instants(use))
         if self._hours is None:
@@ -432,7 +438,7 @@ class Quota:
             return self._past_guarantee(use, window)
         if node is None:
             return None
-        return Block("lent", PLATFORM, tree.peak(PLATFORM, window), node.cap)
+        return Block("lent", PLATFORM, tree.peak(PLATFORM, window), tree.cap(node, window))
 
     def _route(self, use: Use) -> _Route | None:
         """The route of a kind of use; None: no owner has a limit for the class."""
@@ -443,7 +449,7 @@ class Quota:
         return self._routes[key]
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
-        most = self.most_guaranteed(use)
+        most = self.most_guaranteed(use, window)
         left = use.units - self.borrowed(use, window)
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 

@@ -48,12 +48,14 @@ class Exceptions:
 
     `raised`: (owner, units, starts, ends), more units in a window, negative for fewer. `exempt`:
     units that don't count, by owner, for the use that has this name among its owners. `kept`: owners
-    whose cap forbids such a use nothing, although it counts.
+    whose cap forbids such a use nothing, although it counts. `local`: (owner, units, since), more of
+    what the parent does not see from then on, negative for less.
     """
 
     raised: tuple[tuple[str, int, int, int], ...] = ()
     exempt: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     kept: Mapping[str, Set[str]] = field(default_factory=dict)
+    local: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def owners(self) -> list[str]:
@@ -94,10 +96,16 @@ class Tree:
         self._column = {owner: number for number, owner in enumerate(nodes)}
         owners = [owner for owner in exceptions.owners if owner in nodes]
         self._raised = {owner: len(nodes) + number for number, owner in enumerate(owners)}
-        self._usage = StepFunction(grid, len(nodes) + len(owners), np.int64, instants)
+        width = len(nodes) + len(owners)
+        changing = dict.fromkeys(owner for owner, _, _ in exceptions.local)
+        self._local = {owner: width + number for number, owner in enumerate(changing)}
+        self._usage = StepFunction(grid, width + len(changing), np.int64, instants)
         self._ways: dict[tuple[str, ...], OwnerPath] = {}
         self._most: dict[str, int] = {}
         self._raise_caps(exceptions.raised)
+        for owner, units, since in exceptions.local:
+            rows = slice(self._usage.cut(since, since).start, None)
+            self._usage.values[rows, self._local[owner]] += units
 
     def is_same(self, other: "Tree") -> bool:
         """True when both have the same nodes, and the same use of each over time."""
@@ -167,7 +175,8 @@ class Tree:
         table = self._usage.values[rows]
         for node in path:
             used = table[:, self._column[node.owner]]
-            seen = _seen(used, more, node.local) if node.local else more
+            is_local = node.local or self._local
+            seen = _seen(used, more, self._local_of(node, table)) if is_local else more
             used += more
             if node.exempt:
                 table[:, self._raised[node.owner]] += _exempted(more, node.exempt)
@@ -195,8 +204,8 @@ class Tree:
             used = table[:, self._column[node.owner]]
             if _any(_too_much(node, self._counted(node, table), more)):
                 return node
-            if node.local:
-                more = _seen(used, more, node.local)
+            if node.local or self._local:
+                more = _seen(used, more, self._local_of(node, table))
         return None
 
     def allows(self, path: OwnerPath, units: int, starts: Ints, duration: int) -> Bools | None:
@@ -207,8 +216,8 @@ class Tree:
             used = self._usage.values[:, self._column[node.owner]]
             mine = _too_much(node, self._counted(node, self._usage.values), more)
             full = mine if full is None else full | mine
-            if node.local:
-                more = _seen(used, more, node.local)
+            if node.local or self._local:
+                more = _seen(used, more, self._local_of(node, self._usage.values))
         if full is None or not _any(full):
             return None
         ends = self._grid.ends(starts + duration)
@@ -242,7 +251,7 @@ class Tree:
         for node in path:
             if units - node.exempt > max(node.cap + self._most_raised(node.owner), 0):
                 return node
-            units = max(0, units - node.local)
+            units = max(0, units - self._most_local(node))
         return None
 
     def cap(self, node: Node, window: tuple[int, int]) -> int:
@@ -251,6 +260,10 @@ class Tree:
             return node.cap
         table = self._usage.values[self._usage.rows(*window)]
         return node.cap + int(table[:, self._raised[node.owner]].min())
+
+    def highest(self, node: Node) -> int:
+        """The most that the node may have in use at any time."""
+        return node.cap + self._most_raised(node.owner)
 
     def at(self, owner: str, instant: int) -> int:
         """Units used at an instant, which is not before the origin."""
@@ -270,13 +283,15 @@ class Tree:
         if not path:
             return UNBOUNDED
         raised = path[0].exempt + self._most_raised(path[0].owner)
-        most = max(0, min(path[0].cap + raised, path[-1].cap + sum(node.local for node in path)))
+        top = path[-1].cap + self._most_raised(path[-1].owner) + sum(map(self._most_local, path))
+        most = max(0, min(path[0].cap + raised, top))
         table = self._usage.values[rows]
         left: Ints | None = None
         for node in reversed(path):
             own = np.maximum(0, node.cap + node.exempt - self._counted(node, table))
-            if left is not None and node.local:
-                left = left + np.maximum(0, node.local - table[:, self._column[node.owner]])
+            if left is not None and (node.local or self._local):
+                unseen = self._local_of(node, table) - table[:, self._column[node.owner]]
+                left = left + np.maximum(0, unseen)
             left = own if left is None else np.minimum(own, left)
         return most if left is None else int(left.min(initial=most))
 
@@ -295,6 +310,15 @@ class Tree:
     def _most_raised(self, owner: str) -> int:
         raised = self._raised.get(owner)
         return 0 if raised is None else int(self._usage.values[:, raised].max())
+
+    def _local_of(self, node: Node, table: Ints) -> int | Ints:
+        """What the parent does not see of the node's use, in some rows."""
+        column = self._local.get(node.owner)
+        return node.local if column is None else node.local + table[:, column]
+
+    def _most_local(self, node: Node) -> int:
+        column = self._local.get(node.owner)
+        return node.local if column is None else node.local + int(self._usage.values[:, column].max())
 
     def changes(self) -> Ints:
         """Seconds at which use may change."""
@@ -353,7 +377,7 @@ def _exempted(units: int | Ints, most: int) -> int | Ints:
     return found
 
 
-def _seen(used: Ints, arriving: int | Ints, local: int) -> Ints:
+def _seen(used: Ints, arriving: int | Ints, local: int | Ints) -> Ints:
     """What the parent sees of `arriving` more use on top of `used`."""
     seen: Ints = np.maximum(0, used + arriving - local) - np.maximum(0, used - local)
     return seen

@@ -38,6 +38,9 @@ class CutOut(serializers.Serializer[Any]):
     used_units = serializers.IntegerField(source="used", help_text="In use now, of what the limit counts.")
     limit_units = serializers.IntegerField(source="after.units", allow_null=True)
     cap_gpu_hours = serializers.IntegerField(source="after.gpu_hours", allow_null=True)
+    of_guarantee = serializers.BooleanField(
+        source="is_guarantee", help_text="`limit_units` is what the tenant is guaranteed."
+    )
     above = AboveOut(source="rows", many=True)
 
 

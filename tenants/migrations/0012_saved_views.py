@@ -22,7 +22,7 @@ RIGHTS = (
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0010_operator_roles'),
+        ('tenants', '0011_dated_guarantees'),
     ]
 
     operations = [

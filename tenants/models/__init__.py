@@ -2,7 +2,7 @@
 
 from tenants.models.departures import Departure
 from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryToken
-from tenants.models.labs import LabLead, LabQuota, PersonQuota, QuotaWindow
+from tenants.models.labs import DatedGuarantee, LabLead, LabQuota, PersonQuota, QuotaWindow
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.operator_access import OperatorAccess
 from tenants.models.operator_roles import OperatorRole
@@ -46,6 +46,7 @@ __all__ = [
     "AuditSeal",
     "ChatChannel",
     "ChatMessage",
+    "DatedGuarantee",
     "Departure",
     "DirectoryGroup",
     "DirectoryPerson",

@@ -148,3 +148,37 @@ class QuotaWindow(models.Model):
     def is_of_tenant(self) -> bool:
         """Whether it limits the whole tenant: its operators set it."""
         return self.project_id is None and self.lab_id is None and self.user_id is None
+
+
+class DatedGuarantee(models.Model):
+    """Another guarantee of a tenant between two instants, in place of that of its quota.
+
+    With a borrow limit the most units at once rise and fall with it. Those of a tenant and class that
+    have not ended do not overlap; the migration has the constraint.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    guaranteed_units = models.BigIntegerField()
+    starts = models.DateTimeField()
+    ends = models.DateTimeField()
+
+    created = models.DateTimeField()
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    ended = models.DateTimeField(null=True, blank=True, help_text="When an operator ended it early.")
+    ended_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+
+    class Meta:
+        ordering = ["starts", "id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(guaranteed_units__gte=0), name="dated_guarantee_never_negative"
+            ),
+            models.CheckConstraint(condition=Q(starts__lt=F("ends")), name="dated_guarantee_lasts"),
+            models.CheckConstraint(
+                condition=Q(ended=None, ended_by=None)
+                | Q(ended__isnull=False, ended_by__isnull=False, ended__gte=F("created")),
+                name="dated_guarantee_ended_by_somebody",
+            ),
+        ]

@@ -148,6 +148,7 @@ NOUNS: dict[str, Promise] = {
     "saved view": gettext_lazy("saved view"),
     "lead": gettext_lazy("lead"),
     "limit cut": gettext_lazy("limit cut"),
+    "dated guarantee": gettext_lazy("guarantee between dates"),
     "limit": gettext_lazy("limit"),
     "maintenance": gettext_lazy("maintenance"),
     "member": gettext_lazy("member"),

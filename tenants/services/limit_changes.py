@@ -3,7 +3,7 @@
 Bookings are unknown here: what knows them adds itself to `CHANGED`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -49,7 +49,11 @@ def most_of(quota: Quota | LabQuota) -> Most:
 @dataclass(frozen=True, slots=True)
 class LimitOf:
     """Whose limit of a class it is: of a project, a lab, or else the tenant; with `persons` that of a
-    person there, or of everybody without an own one."""
+    person there, or of everybody without an own one. With `guarantee` it is what the tenant is guaranteed.
+
+    A limit at some times has the row that says it as `source`, and a guarantee between dates also its
+    dates.
+    """
 
     tenant_id: UUID
     gpu_class: str
@@ -57,6 +61,10 @@ class LimitOf:
     lab_id: UUID | None = None
     persons: bool = False
     person_id: int | None = None
+    guarantee: bool = False
+    source: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ class CutEffect:
     after: Most
     used: int
     rows: tuple[AboveRow, ...]
+    is_guarantee: bool = False
+    since: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +112,16 @@ class Cut:
     effects: list[CutEffect] = field(default_factory=list)
 
 
+CHOSEN = "bookings"
+"""The field of a form with the answer."""
+
+
+def answer_of(form: Mapping[str, str]) -> CutAnswer | None:
+    """Returns what was chosen; None: nothing was asked."""
+    chosen = form.get(CHOSEN, "")
+    return CutAnswer(chosen) if chosen in [*CutAnswer] else None
+
+
 Changed: TypeAlias = Callable[[LimitChange, CutAnswer | None, datetime], CutEffect | None]
 
 CHANGED: list[Changed] = []
@@ -110,7 +130,7 @@ CHANGED: list[Changed] = []
 
 def limit_changed(change: LimitChange, cut: Cut | None, now: datetime) -> None:
     """Lets what knows bookings act on a changed limit. Without an answer it is as before: what
-    runs stays, and nothing above the limit starts."""
+    runs stays, and nothing above the limit starts; what is above a guarantee is borrowed."""
     cut = Cut() if cut is None else cut
     found = (act(change, cut.answer, now) for act in CHANGED)
     cut.effects += [effect for effect in found if effect is not None]

@@ -20,6 +20,7 @@ from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.words import NOUNS
 from tenants.rules.operator_roles import Area
+from tenants.services.limit_changes import Cut, answer_of
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.step_up import DANGEROUS
 from tenants.web.terms_form import Choices, TermsForm
@@ -36,10 +37,11 @@ class Act:
     `choices`, or by `path_choices` that also get what stands in the path, and shows first by `initial`,
     or the row whose id, a `key_type`, the form has as `key`; `noun` says in a refusal what the row is,
     where that is not the name of the key.
-    `asks` returns the question that a person must confirm first. `is_dangerous`: it needs a fresh
-    second factor. `is_shown_once`: the page has what it returned as `made`, once, in place of a
-    redirect; else it leads to the page `to`, to the address that `leads` returns for the row and the
-    tenant's slug, or back to its own.
+    `asks` returns the question that a person must confirm first, and `cuts` that of a command which may
+    lower a limit: it gets what carries out the command with a `Cut`, and the address of the page.
+    `is_dangerous`: it needs a fresh second factor. `is_shown_once`: the page has what it returned as
+    `made`, once, in place of a redirect; else it leads to the page `to`, to the address that `leads`
+    returns for the row and the tenant's slug, or back to its own.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Act:
     path_choices: Mapping[str, Callable[..., Choices]] = field(default_factory=dict)
     initial: Callable[..., Mapping[str, Any]] | None = None
     asks: Callable[..., Confirmation | None] | None = None
+    cuts: Callable[[Callable[[Cut], object], str], Confirmation | None] | None = None
     is_dangerous: bool = False
     is_shown_once: bool | Callable[[Any], bool] = False
     to: str = ""
@@ -83,9 +86,27 @@ class Act:
 
     def question(self, request: HttpRequest, actor: Any, keys: Mapping[str, Any]) -> Confirmation | None:  # noqa: ANN401
         """Returns what a person has to confirm, unless they have."""
-        if self.asks is None or CONFIRMED_FIELD in request.POST:
+        if CONFIRMED_FIELD in request.POST:
             return None
-        return self.asks(actor, **keys)
+        if self.asks is not None:
+            return self.asks(actor, **keys)
+        form = self.form(actor, request.POST, keys) if self.terms is not None else None
+        if self.cuts is None or (form is not None and not form.is_valid()):
+            return None
+        sent = self._sent(request, keys, form)
+        return self.cuts(
+            lambda cut: self.command(actor=actor, now=timezone.now(), cut=cut, **sent), request.path
+        )
+
+    def _sent(self, request: HttpRequest, keys: Mapping[str, Any], form: TermsForm | None) -> dict[str, Any]:
+        """What the command takes from a valid form. Raises Refused."""
+        sent: dict[str, Any] = dict(keys)
+        if form is not None:
+            sent["terms"] = form.terms()
+        elif self.key:
+            read = id_read if self.key_type is UUID else number_id_read
+            sent[f"{self.key}_id"] = read(request.POST, self.key, self.row_noun)
+        return sent
 
     def shows(self, row: Any) -> bool:  # noqa: ANN401 (what the command returned)
         """Returns whether the page shows once what was returned."""
@@ -105,14 +126,11 @@ class Act:
         form: TermsForm | None,
     ) -> tuple[bool, Any]:
         """Carries out the command; returns whether the form was valid, and its row. Raises Refused."""
-        sent: dict[str, Any] = dict(keys)
-        if form is not None:
-            if not form.is_valid():
-                return False, None
-            sent["terms"] = form.terms()
-        elif self.key:
-            read = id_read if self.key_type is UUID else number_id_read
-            sent[f"{self.key}_id"] = read(request.POST, self.key, self.row_noun)
+        if form is not None and not form.is_valid():
+            return False, None
+        sent = self._sent(request, keys, form)
+        if self.cuts is not None:
+            sent["cut"] = Cut(answer_of(request.POST))
         row = self.command(actor=actor, now=timezone.now(), **sent)
         messages.success(request, self.done.format(row=row) if isinstance(self.done, str) else self.done(row))
         return True, row

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from django.http import QueryDict
@@ -67,6 +68,7 @@ class QuotaRow:
     used_percent: str = "0"
     borrowed_percent: str = "0"
     inputs: tuple[ShareInput, ...] = ()
+    dated: tuple[str, ...] = ()
     may_change: bool = False
     was_name: str = ""
     was: str = ""
@@ -152,24 +154,31 @@ def class_cards(
     sent: RefusedForm | None,
     used: Mapping[tuple[UUID, str], Units],
     changed: Collection[Project] | None = None,
+    dated: Mapping[tuple[UUID, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ClassCard]:
     """Returns the cards. The reader may change the rows of `changed` owners; None: all.
 
-    `used` has the units in use by owner and class.
+    `used` has the units in use by owner and class, `dated` sentences on guarantees between dates.
     """
     scale = _scale(classes, used)
     return [
         ClassCard(
             slug=each.gpu_class.slug,
             label=each.gpu_class.label,
-            total=_row(each.total, scale, NOTHING) if each.total else None,
+            total=_with_dates(_row(each.total, scale, NOTHING), each.gpu_class.slug, dated)
+            if each.total
+            else None,
             rows=tuple(
                 replace(
-                    _row_to_change(
-                        _row(row, scale, used.get((row.owner.id, each.gpu_class.slug), NOTHING)),
+                    _with_dates(
+                        _row_to_change(
+                            _row(row, scale, used.get((row.owner.id, each.gpu_class.slug), NOTHING)),
+                            each.gpu_class.slug,
+                            owner_key,
+                            sent,
+                        ),
                         each.gpu_class.slug,
-                        owner_key,
-                        sent,
+                        dated,
                     ),
                     may_change=changed is None or row.owner in changed,
                 )
@@ -183,6 +192,10 @@ def class_cards(
         )
         for each in classes
     ]
+
+
+def _with_dates(row: QuotaRow, gpu_class: str, dated: Mapping[tuple[UUID, str], tuple[str, ...]]) -> QuotaRow:
+    return replace(row, dated=dated.get((row.owner.id, gpu_class), ()))
 
 
 def _scale(classes: Iterable[ClassShares], used: Mapping[tuple[UUID, str], Units]) -> int:

@@ -1,13 +1,13 @@
 """What must hold of any plan, checked the slow and plain way, without the solver's own code."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from solver import Ask, Assign, Gpu, Place, Plan, Request, Snapshot, Tier, Waiting, Where
 from solver.model.inputs import Held, Model, Together
-from solver.model.limits import Limit
+from solver.model.limits import DatedGuarantee, Limit
 
 Row = tuple[Place, int, int]
 
@@ -315,9 +315,14 @@ def over_limit(snapshot: Snapshot, plan: Plan, *, always: bool = False) -> list[
     bad = []
     for limit in snapshot.limits:
         most = None if limit.borrow is None else limit.guaranteed + limit.borrow
-        bad += _beyond(limit, use, kept, most)
+        dated = [
+            each
+            for each in snapshot.guarantees
+            if (each.owner, each.gpu_class) == (limit.owner, limit.gpu_class)
+        ]
+        bad += _beyond(limit, use, kept, most, dated)
         if limit.parent is None:
-            bad += _beyond(limit, fixed, sure, limit.guaranteed)
+            bad += _beyond(limit, fixed, sure, limit.guaranteed, dated)
     # What does not count has to fit next to everything, and is invisible to what counts.
     spot = [row._replace(decided=row.decided and not row.counts(tiers)) for row in _usage(snapshot, plan)]
     return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
@@ -368,15 +373,33 @@ def _over_inner(
 
 
 def _beyond(
-    limit: Limit, use: list[Piece], own: dict[tuple[str, str], int], most: int | None
+    limit: Limit,
+    use: list[Piece],
+    own: dict[tuple[str, str], int],
+    most: int | None,
+    dated: Sequence[DatedGuarantee] = (),
 ) -> list[tuple[str, str, int]]:
-    """Where the owner has more than `most` when something begins that is not a project's `own`."""
+    """Where the owner has more than `most` when something begins that is not a project's `own`, or a
+    dated guarantee begins or ends."""
     rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
     begins = {row.starts for row in rows if row.decided and not _is_own(row, use, own)}
+    begins |= {
+        at
+        for each in dated
+        for at in (each.starts, each.ends)
+        for row in rows
+        if row.decided and row.starts < at < row.ends and not _is_own(row, use, own)
+    }
+    more = {
+        second: each.guaranteed - limit.guaranteed
+        for second in begins
+        for each in dated
+        if each.starts <= second < each.ends
+    }
     return [
         (limit.owner, limit.gpu_class, second)
         for second in sorted(begins)
-        if most is not None and _units_at(rows, second) > most
+        if most is not None and _units_at(rows, second) > most + more.get(second, 0)
     ]
 
 

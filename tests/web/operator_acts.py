@@ -7,6 +7,7 @@ from allocation.services.policy.policies import policy_values
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
+from tests.web.guarantee_acts import GUARANTEE_ACTS
 from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.role_acts import ROLE_ACTS
 from tests.web.view_acts import VIEW_ACTS
@@ -69,6 +70,7 @@ _JOBS = {
 ACTS: dict[str, Act] = {
     **VIEW_ACTS,
     **ZONE_ACTS,
+    **GUARANTEE_ACTS,
     **dict.fromkeys(
         ("ops/clusters/<slug:slug> account", "put api/v1/clusters/<slug:slug>/accounts"),
         Act("cluster.account_assigned", "cluster", _ACCOUNT_OF, sites.observed),

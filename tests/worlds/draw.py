@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from solver import Ask, Cap, Energy, Gpu, Host, Limit, Policy, Tier
+from solver import Ask, Cap, DatedGuarantee, Energy, Gpu, Host, Limit, Policy, Tier
 from solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
@@ -73,6 +73,7 @@ class Drawn:
     """Seconds after which planned starts of a class are searched again though it is quiet."""
     caps: tuple[Cap, ...] = ()
     energy: tuple[Energy, ...] = ()
+    guarantees: tuple[DatedGuarantee, ...] = ()
     suspends: bool = False
     """Whole single GPUs are suspended in a pause: their work can continue there only."""
 

@@ -101,7 +101,11 @@ class FreeRoom:
         """Inside its project's and its tenant's part, whatever else of the tenant is there, and
         next to what its other projects never lend."""
         gpu_class = request.ask.classes[0]
-        sure = self._oracle.guaranteed(request.tenant, gpu_class) or 0
+        now, dated = self._world.now, self._world.drawn.guarantees
+        until = now + request.duration + self._world.policy.grid
+        falls = (each.starts for each in dated), (each.ends for each in dated)
+        instants = {now, *(at for each in falls for at in each if now < at < until)}
+        sure = min(self._oracle.guaranteed(request.tenant, gpu_class, at) or 0 for at in instants)
         mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
         mine_counted = sum(b.units for b in mine if b.counts)
         notified = sum(

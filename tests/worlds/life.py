@@ -29,6 +29,7 @@ from tests.solver.builders import MODELS, NOON
 from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw
+from tests.worlds.guarantees import dates_of, with_guarantees
 from tests.worlds.jobs import DAY, Job
 from tests.worlds.operations import with_operations
 from tests.worlds.operators import Operators
@@ -113,7 +114,7 @@ class World:
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
         drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        return cls.of_drawn(with_zones(seed, with_operations(seed, drawn)))
+        return cls.of_drawn(with_guarantees(seed, with_zones(seed, with_operations(seed, drawn))))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -161,6 +162,7 @@ class World:
             running=tuple(self._running()),
             hosts=drawn.hosts,
             energy=drawn.energy,
+            guarantees=tuple(each for each in drawn.guarantees if each.ends > self.now),
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
             notices=tuple(self._notices()),
@@ -191,6 +193,7 @@ class World:
         margin, graces = self.policy.notice_margin, {t.grace for t in self.tiers}
         times += [*starts, *(at - grace - margin for at in starts for grace in graces)]
         times += [*self.people.times(), *self.operators.times()]
+        times += dates_of(self.drawn, [0, *(grace + margin for grace in graces)]) if is_busy else []
         return min((time for time in times if time > self.now), default=NOON + LONGEST)
 
     def _real_end(self, row: Held) -> int:

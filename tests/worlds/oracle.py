@@ -15,6 +15,7 @@ from tests.solver.standing import Block, inside_of, potential_of, units_of
 from tests.worlds.bound import Bound
 from tests.worlds.found import Found
 from tests.worlds.free_room import FreeRoom
+from tests.worlds.guarantees import limits_now
 from tests.worlds.jobs import Job, owners_of
 from tests.worlds.life import Turn, World
 from tests.worlds.messages import Messages
@@ -245,19 +246,25 @@ class Oracle:
         most = self.tiers[run.job.tier.slug].pauses
         return most is None or run.pauses <= most
 
-    def inside(self, blocks: Iterable[Block], last: str = "") -> dict[str, bool]:
+    def inside(self, blocks: Iterable[Block], last: str = "", instant: int | None = None) -> dict[str, bool]:
         """Those inside their tenant's guarantee (section 1 of the claims page), by name; whether
         on their own project's part.
 
         With `last`, that booking comes after its equals: where it is inside even so, it is inside
         whatever the order of the decisions of one cycle was.
         """
-        return inside_of(blocks, self.world.limits, last)
+        return inside_of(blocks, self._limits_at(instant), last)
 
-    def potential(self, blocks: list[Block], gpu_class: str) -> tuple[object, ...]:
+    def _limits_at(self, instant: int | None) -> tuple[Limit, ...]:
+        world = self.world
+        return limits_now(world.limits, world.drawn.guarantees, world.now if instant is None else instant)
+
+    def potential(
+        self, blocks: list[Block], gpu_class: str, instant: int | None = None
+    ) -> tuple[object, ...]:
         """What every pause must raise (section 5 of the claims page)."""
         levels = [(t.priority, not t.pausable) for t in self.tiers.values()]
-        return potential_of(blocks, self.world.limits, levels, gpu_class)
+        return potential_of(blocks, self._limits_at(instant), levels, gpu_class)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A
@@ -274,7 +281,7 @@ class Oracle:
             before = self._blocks_of(self._there(turn, held, last)) + self._awaited(but=notified)
             rows = (row for row in self.world.rows if not row.pausing)
             after = self._blocks_of(self._there(turn, rows, last)) + self._awaited()
-            was, now = (self.potential(each, gpu_class) for each in (before, after))
+            was, now = (self.potential(each, gpu_class, last) for each in (before, after))
             if not (now > was if gpu_class in claimed else now[:2] >= was[:2]):
                 yield f"{turn.site.now}: pauses of {sorted(notified)} don't raise the potential"
 
@@ -319,13 +326,13 @@ class Oracle:
         gpu = next(g for g in self.world.drawn.gpus if g.gpu_class == gpu_class)
         return ask.count * units_of(self._models[gpu.model], Place("", ask.profile, 0, 8, ask.share))
 
-    def guaranteed(self, owner: str, gpu_class: str) -> int | None:
-        """The guarantee of a tenant or project; None if it has no limit."""
-        row = self._limit(owner, gpu_class)
+    def guaranteed(self, owner: str, gpu_class: str, instant: int | None = None) -> int | None:
+        """The guarantee of a tenant or project, now or at an instant; None if it has no limit."""
+        row = self._limit(owner, gpu_class, instant)
         return None if row is None else row.guaranteed
 
-    def _limit(self, owner: str, gpu_class: str) -> Limit | None:
-        rows = self.world.limits
+    def _limit(self, owner: str, gpu_class: str, instant: int | None = None) -> Limit | None:
+        rows = self._limits_at(instant)
         return next((r for r in rows if (r.owner, r.gpu_class) == (owner, gpu_class)), None)
 
     def _inside(self, turn: Turn) -> Iterator[str]:
@@ -340,7 +347,7 @@ class Oracle:
             victim = next(block for block in before if block.name == name)
             claimant = self.world.runs[pause.beneficiary].job
             of_class = [block for block in before if block.gpu_class == victim.gpu_class]
-            is_inside = name in self.inside(of_class, last=name)
+            is_inside = name in self.inside(of_class, name, pause.at)
             if is_inside and claimant.tenant != victim.tenant:
                 yield f"{turn.site.now}: {name} inside its guarantee, for {pause.beneficiary}"
             if not self._may_be_paused(name):

@@ -10,6 +10,7 @@ from solver import Cap, Place, Waiting
 from tests.solver import truth
 from tests.solver.builders import MODELS
 from tests.solver.standing import units_of
+from tests.worlds.guarantees import limits_now
 from tests.worlds.jobs import DAY
 from tests.worlds.life import Turn, World
 from tests.worlds.queue import is_proven, requests_after
@@ -50,15 +51,20 @@ def planned_look(world: World, turn: Turn, *, is_cut: bool) -> Iterator[str]:
 
 def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
     """Planned starts with which their tenant or project is over its limit."""
-    most = {
-        (row.owner, row.gpu_class): row.guaranteed + row.borrow
-        for row in turn.site.limits
-        if row.borrow is not None
+    dates = {at for each in turn.site.guarantees for at in (each.starts, each.ends)}
+    limits = {
+        at: {
+            (row.owner, row.gpu_class): row.guaranteed + row.borrow
+            for row in limits_now(turn.site.limits, turn.site.guarantees, at)
+            if row.borrow is not None
+        }
+        for at in (turn.site.now, *dates)
     }
+    most = limits[turn.site.now]
     for one in planned:
         for owner in one.owners:
-            limit = most.get((owner, one.gpu_class))
-            if limit is None:
+            whose = (owner, one.gpu_class)
+            if whose not in most:
                 continue
             mine = [
                 each
@@ -68,8 +74,13 @@ def _over(turn: Turn, planned: list[Span], every: list[Span]) -> Iterator[str]:
                 and (each.counts or not one.counts)
             ]
             instants = {max(one.starts, each.starts) for each in mine if _overlap(one, each)}
-            used = (sum(each.units for each in mine if each.starts <= at < each.ends) for at in instants)
-            if max(used, default=0) > limit:
+            instants |= {at for at in dates if one.starts <= at < one.ends}
+            left = (
+                limits[max(each for each in limits if each <= at or each == turn.site.now)][whose]
+                - sum(each.units for each in mine if each.starts <= at < each.ends)
+                for at in instants
+            )
+            if min(left, default=0) < 0:
                 yield f"{one.booking} is planned over the limit of {owner}"
 
 

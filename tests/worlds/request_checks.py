@@ -9,6 +9,7 @@ from random import Random
 
 from solver import Held, Place, Plan, Policy, Request, Snapshot, encode, solve
 from tests.solver import truth
+from tests.worlds.guarantees import limits_now
 from tests.worlds.life import Turn, World
 from tests.worlds.people import Weakened
 from tests.worlds.replay import starts_of
@@ -142,7 +143,10 @@ class RequestChecks:
         offer, and fits its window."""
         world, site = self._world, turn.site
         requests = {request.booking: request for request in site.requests}
-        sure = {(row.owner, row.gpu_class): row.guaranteed for row in site.limits}
+        sure = {
+            (row.owner, row.gpu_class): row.guaranteed
+            for row in limits_now(world.limits, site.guarantees, site.now)
+        }
         for wait in turn.plan.waits:
             request = requests.get(wait.booking)
             if request is None or wait.starts <= starts or not _is_simple(request, gpu_class):

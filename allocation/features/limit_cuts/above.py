@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +12,13 @@ from allocation.models import Allocation, Booking
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
-from allocation.services.snapshot.limits_in_time import CapRule, caps_at
+from allocation.services.snapshot.limits_in_time import HORIZON_DAYS, CapRule, caps_at
 from allocation.services.snapshot.override_rows import overrides_read
 from allocation.services.snapshot.quota_rows import tiers_of, used_read
 from solver import Cap, Limit, Override, Quota, Snapshot, Use, Used
-from tenants.models import PersonQuota, Project, Tier
+from tenants.lab_queries import times_of
+from tenants.models import PersonQuota, Project, QuotaWindow, Tier
+from tenants.rules.limit_times import FOREVER
 from tenants.services import gpus_text
 from tenants.services.limit_changes import LimitOf, Most
 
@@ -52,6 +54,13 @@ class Booked:
         is_pausable = tier.pausable and not self.is_planned
         return self.is_planned, is_leaving, is_pausable, -tier.priority, self.starts, self.booking.id
 
+    @property
+    def rank_inside(self) -> tuple[bool, int, bool, datetime, UUID]:
+        """The order in which bookings have a guarantee: who runs, the higher tier, who is never paused, who
+        began earlier."""
+        tier = self.booking.tier
+        return self.is_planned, -tier.priority, tier.pausable, self.starts, self.booking.id
+
 
 def booked_of(of: LimitOf, now: datetime) -> list[Booked]:
     """Returns what the bookings that a limit counts run on, or are planned on, in their order."""
@@ -80,21 +89,49 @@ def booked_of(of: LimitOf, now: datetime) -> list[Booked]:
 
 def above(of: LimitOf, most: Most, booked: Iterable[Booked], now: datetime) -> list[Booked]:
     """Returns those of the bookings that do not fit a limit, or a cap of GPU-hours, next to those before
-    them; the solver's own quota counts."""
-    rows = list(booked)
+    them; the solver's own quota counts. Of a limit at some times these times count."""
+    rows, spans = list(booked), spans_of(of, now)
     nodes = sorted({each.node for each in rows})
     quota = Quota(_site(of, most, nodes, now), {of.gpu_class: _BOUNDLESS})
     found = []
     for each in rows:
         use = Use((each.node, str(each.booking.id)), each.booking.tier_id, of.gpu_class, each.units)
-        window = (int(max(each.starts, now).timestamp()), int(each.ends.timestamp()))
-        if window[1] <= window[0]:
-            continue
-        if quota.over(use, window) is None:
-            quota.add(use, window)
-        else:
+        windows = [
+            (int(max(each.starts, now, since).timestamp()), int(min(each.ends, until).timestamp()))
+            for since, until in spans
+        ]
+        windows = [window for window in windows if window[0] < window[1]]
+        if any(quota.over(use, window) is not None for window in windows):
             found.append(each)
+            continue
+        for window in windows:
+            quota.add(use, window)
     return found
+
+
+def above_guarantee(
+    of: LimitOf, before: Most, after: Most, booked: Iterable[Booked], now: datetime
+) -> list[Booked]:
+    """Returns those of the bookings that were inside a guarantee and do not fit the lower one."""
+    rows = [each for each in booked if each.booking.tier.counts_against_guarantee]
+    rows.sort(key=lambda each: each.rank_inside)
+    borrowed = {each.booking.id for each in above(of, before, rows, now)}
+    return [each for each in above(of, after, rows, now) if each.booking.id not in borrowed]
+
+
+def spans_of(of: LimitOf, now: datetime) -> list[tuple[datetime, datetime]]:
+    """Returns the times to come at which a limit holds; none if the row that says them is gone."""
+    if of.since is not None and of.until is not None:
+        return [(of.since, of.until)] if of.until > now else []
+    if of.source is None:
+        return [(now, FOREVER)]
+    row = QuotaWindow.objects.filter(id=of.source).first()
+    return [] if row is None else list(times_of(row).spans(now, now + timedelta(days=HORIZON_DAYS)))
+
+
+def is_on(of: LimitOf, now: datetime) -> bool:
+    """Returns whether a limit holds now."""
+    return any(since <= now < until for since, until in spans_of(of, now))
 
 
 def scope_name(of: LimitOf, booking: Booking) -> str:
@@ -120,7 +157,9 @@ def _site(of: LimitOf, most: Most, nodes: Sequence[str], now: datetime) -> Snaps
 
 
 def _exceptions(of: LimitOf, nodes: Sequence[str], now: datetime) -> tuple[Override, ...]:
-    """Returns the granted exceptions from the limit, under the names of the nodes."""
+    """Returns the granted exceptions from the limit, under the names of the nodes; none of a guarantee."""
+    if of.guarantee:
+        return ()
     scope = str(of.project_id or of.lab_id or of.tenant_id)
     names = {f"{scope} {node}": node for node in nodes} if of.persons else {scope: _OWNER}
     rows = (row for row in overrides_read(now) if row.gpu_class == of.gpu_class and row.owner in names)

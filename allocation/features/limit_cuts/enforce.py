@@ -6,9 +6,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.features.limit_cuts.above import Booked, above, booked_of, scope_name
+from allocation.features.limit_cuts.above import Booked, is_on, scope_name
 from allocation.features.limit_cuts.models import CutPause, KeptBooking, LimitCut
-from allocation.features.limit_cuts.services import cut_end, limit_of, most_of, owner_name
+from allocation.features.limit_cuts.services import above_now, cut_end, limit_of, owner_name
 from allocation.models import Booking, PauseRelation
 from allocation.queries.bookings.rung_effects import pausable
 from allocation.rules.states import ON_HARDWARE
@@ -34,12 +34,12 @@ def _enforce(cut_id: UUID, now: datetime) -> int:
         cut = cuts_open().select_for_update().filter(id=cut_id).first()
         if cut is None:
             return 0
-        rows = above(limit_of(cut), most_of(cut), booked_of(limit_of(cut), now), now)
+        rows = above_now(cut, now)
         if not rows:
             cut_end(cut, LimitCut.Outcome.MET, now)
             return 1
         changed = _release(cut, rows, now)
-        if cut.answer == LimitCut.Answer.PAUSE:
+        if cut.answer == LimitCut.Answer.PAUSE and is_on(limit_of(cut), now):
             changed += sum(_pause(cut, each, now) for each in reversed(rows))
         if changed:
             task_request("allocation.cycle")
@@ -81,13 +81,19 @@ def pauses_wanted() -> Q:
     return Q(id__in=rows.values("pause"))
 
 
-def uses_kept() -> list[tuple[UUID, str, str]]:
-    """Returns what open cuts keep: bookings, names of limits' owners, and classes. A drained limit keeps
-    what runs, also from new work inside it that could have it paused."""
+def uses_kept() -> list[tuple[UUID, str, str, bool]]:
+    """Returns what open cuts keep: bookings, names of limits' owners, classes, and whether it is a
+    guarantee. A drained limit keeps what runs, also from new work inside it that could have it paused."""
     is_kept = Q(cut__answer=LimitCut.Answer.KEEP)
     is_kept |= Q(cut__answer=LimitCut.Answer.DRAIN, booking__state__in=ON_HARDWARE)
     rows = KeptBooking.objects.filter(is_kept, cut__ended=None)
     rows = rows.select_related("cut", "booking")
     return [
-        (row.booking_id, scope_name(limit_of(row.cut), row.booking), row.cut.gpu_class_id) for row in rows
+        (
+            row.booking_id,
+            scope_name(limit_of(row.cut), row.booking),
+            row.cut.gpu_class_id,
+            row.cut.of_guarantee,
+        )
+        for row in rows
     ]

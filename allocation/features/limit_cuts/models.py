@@ -16,7 +16,7 @@ _UNITS_OR_HOURS = Q(limit_units__isnull=False, limit_units__gte=0) | Q(
 
 
 class LimitCut(models.Model):
-    """A limit that is lower than what its owner's bookings have, until they fit it.
+    """A limit, or a guarantee, that is lower than what its owner's bookings have, until they fit it.
 
     The owner is a project, a lab, or else the tenant; with `of_persons` a person there, or everybody
     who has no limit of their own.
@@ -53,6 +53,17 @@ class LimitCut(models.Model):
     cap_gpu_hours = models.PositiveIntegerField(null=True, blank=True)
     cap_days = models.PositiveSmallIntegerField(null=True, blank=True)
     cap_carries = models.BooleanField(default=False)
+    of_guarantee = models.BooleanField(
+        default=False, db_default=False, help_text="It is what the tenant is guaranteed."
+    )
+    before_units = models.BigIntegerField(
+        null=True, blank=True, help_text="What a guarantee was: what was above it is not concerned."
+    )
+    source = models.UUIDField(
+        null=True, blank=True, help_text="The limit at some times, or guarantee between dates."
+    )
+    since = models.DateTimeField(null=True, blank=True, help_text="Of a guarantee between dates.")
+    until = models.DateTimeField(null=True, blank=True)
     answer = models.CharField(max_length=5, choices=Answer.choices)
 
     created = models.DateTimeField()
@@ -67,7 +78,10 @@ class LimitCut(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "id"], name="limit_cut_id_in_tenant"),
             models.UniqueConstraint(
-                fields=["tenant", "gpu_class", "project", "lab", "of_persons", "person"],
+                fields=[
+                    *("tenant", "gpu_class", "project", "lab", "of_persons", "person"),
+                    *("of_guarantee", "source"),
+                ],
                 condition=Q(ended=None),
                 nulls_distinct=False,
                 name="limit_cut_open_once",
@@ -78,6 +92,18 @@ class LimitCut(models.Model):
                 name="limit_cut_of_persons",
             ),
             models.CheckConstraint(condition=_UNITS_OR_HOURS, name="limit_cut_has_a_limit"),
+            models.CheckConstraint(
+                condition=Q(of_guarantee=False, before_units=None)
+                | Q(
+                    of_guarantee=True,
+                    before_units__isnull=False,
+                    limit_units__isnull=False,
+                    project=None,
+                    lab=None,
+                    of_persons=False,
+                ),
+                name="limit_cut_of_a_tenants_guarantee",
+            ),
             models.CheckConstraint(
                 condition=Q(answer__in=["keep", "drain", "pause"]), name="limit_cut_answer_known"
             ),

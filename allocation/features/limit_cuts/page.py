@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from allocation.features.limit_cuts.above import Booked, above, booked_of
+from allocation.features.limit_cuts.above import Booked
 from allocation.features.limit_cuts.models import LimitCut
 from allocation.features.limit_cuts.services import (
+    above_now,
     cuts_of_site,
     cuts_visible,
     limit_cut_end,
     limit_of,
     may_end,
-    most_of,
     operator_cut_end,
     owner_name,
 )
@@ -32,6 +32,13 @@ SAYS = {
     LimitCut.Answer.KEEP: "What ran and was booked stays; only new bookings are limited.",
     LimitCut.Answer.DRAIN: "What runs stays to its end; planned starts above the limit wait.",
     LimitCut.Answer.PAUSE: "What runs above the limit is paused; planned starts wait.",
+}
+
+
+OF_GUARANTEE = {
+    LimitCut.Answer.KEEP: "What was inside the guarantee stays: no other organisation has it paused.",
+    LimitCut.Answer.DRAIN: "What runs stays to its end; planned starts are no longer inside the guarantee.",
+    LimitCut.Answer.PAUSE: "What runs above the guarantee is paused; planned starts are not inside it.",
 }
 
 
@@ -53,13 +60,13 @@ class CutCard:
 
 def _card(cut: LimitCut, now: datetime, may_cancel: Callable[[LimitCut], bool]) -> CutCard:
     of = limit_of(cut)
-    rows = above(of, most_of(cut), booked_of(of, now), now)
+    rows = above_now(cut, now)
     return CutCard(
         cut.id,
         f"{owner_name(of)}, {cut.gpu_class.label}",
         _limit(cut),
         cut.get_answer_display(),
-        SAYS[LimitCut.Answer(cut.answer)],
+        (OF_GUARANTEE if cut.of_guarantee else SAYS)[LimitCut.Answer(cut.answer)],
         tuple(rows[:MOST_ABOVE]),
         max(0, len(rows) - MOST_ABOVE),
         f"/t/{cut.tenant.slug}/",
@@ -70,6 +77,8 @@ def _card(cut: LimitCut, now: datetime, may_cancel: Callable[[LimitCut], bool]) 
 
 def _limit(cut: LimitCut) -> str:
     parts = []
+    if cut.of_guarantee:
+        return f"{counted(gpus_text(cut.limit_units or 0), 'GPU')} guaranteed"
     if cut.limit_units is not None:
         parts.append(f"{counted(gpus_text(cut.limit_units), 'GPU')} at once")
     if cut.cap_gpu_hours is not None:

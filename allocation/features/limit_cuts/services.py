@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocation.features.limit_cuts.above import Booked, above, booked_of, units_now
+from allocation.features.limit_cuts.above import Booked, above, above_guarantee, booked_of, units_now
 from allocation.features.limit_cuts.models import KeptBooking, LimitCut
 from allocation.models import Booking
 from allocation.rules.states import TERMINAL
@@ -48,17 +48,19 @@ def cut_apply(change: LimitChange, answer: CutAnswer | None, now: datetime) -> C
     if known is None and not is_lower and answer is None:
         return None
     booked = booked_of(of, now)
-    rows = above(of, change.after, booked, now)
+    rows = _above(change, known, booked, now)
     if not rows:
         if known is not None:
             cut_end(known, Outcome.MET if is_lower else Outcome.RAISED, now)
         return None
     effect = _effect(change, booked, rows)
+    if of.guarantee and known is None and answer is None:
+        return effect
     given = answer or (known.answer if known else CutAnswer.DRAIN)
     cut = _written(change, known, str(given), now)
     if cut.answer != LimitCut.Answer.PAUSE:
         keeps_all = cut.answer == LimitCut.Answer.KEEP
-        stays = [each for each in booked if keeps_all or not each.is_planned]
+        stays = [each for each in (rows if of.guarantee else booked) if keeps_all or not each.is_planned]
         _keep(cut, stays, effect.name, change.user_id, now)
     if cut.answer != LimitCut.Answer.KEEP and (is_lower or answer is not None):
         _drain(cut, rows, effect.name, change.user_id, now)
@@ -143,6 +145,10 @@ def limit_of(cut: LimitCut) -> LimitOf:
     return LimitOf(
         cut.tenant_id,
         cut.gpu_class_id,
+        guarantee=cut.of_guarantee,
+        source=cut.source,
+        since=cut.since,
+        until=cut.until,
         project_id=cut.project_id,
         lab_id=cut.lab_id,
         persons=cut.of_persons,
@@ -153,6 +159,14 @@ def limit_of(cut: LimitCut) -> LimitOf:
 def most_of(cut: LimitCut) -> Most:
     """Returns what the limit allows."""
     return Most(cut.limit_units, cut.cap_gpu_hours, cut.cap_days, cut.cap_carries)
+
+
+def above_now(cut: LimitCut, now: datetime) -> list[Booked]:
+    """Returns what is still above the limit of a cut."""
+    of, most = limit_of(cut), most_of(cut)
+    if cut.of_guarantee:
+        return above_guarantee(of, Most(cut.before_units), most, booked_of(of, now), now)
+    return above(of, most, booked_of(of, now), now)
 
 
 def owner_name(of: LimitOf) -> str:
@@ -192,8 +206,22 @@ def _open(of: LimitOf) -> QuerySet[LimitCut]:
         lab=of.lab_id,
         of_persons=of.persons,
         person=of.person_id,
+        of_guarantee=of.guarantee,
+        source=of.source,
         ended=None,
     )
+
+
+def _above(
+    change: LimitChange, known: LimitCut | None, booked: Sequence[Booked], now: datetime
+) -> list[Booked]:
+    if not change.of.guarantee:
+        return above(change.of, change.after, booked, now)
+    before = change.before
+    if known is not None and known.before_units is not None:
+        # What an earlier cut is about stays so.
+        before = Most(max(known.before_units, before.units or 0))
+    return above_guarantee(change.of, before, change.after, booked, now)
 
 
 def _effect(change: LimitChange, booked: Sequence[Booked], rows: Sequence[Booked]) -> CutEffect:
@@ -215,6 +243,8 @@ def _effect(change: LimitChange, booked: Sequence[Booked], rows: Sequence[Booked
             )
             for each in rows
         ),
+        is_guarantee=change.of.guarantee,
+        since=change.of.since,
     )
 
 
@@ -227,6 +257,11 @@ def _written(change: LimitChange, known: LimitCut | None, answer: str, now: date
         lab_id=of.lab_id,
         of_persons=of.persons,
         person_id=of.person_id,
+        of_guarantee=of.guarantee,
+        before_units=change.before.units if of.guarantee else None,
+        source=of.source,
+        since=of.since,
+        until=of.until,
         created=now,
     )
     cut.limit_units, cut.cap_gpu_hours = after.units, after.gpu_hours

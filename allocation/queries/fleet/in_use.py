@@ -9,6 +9,7 @@ from django.db.models import Min, QuerySet, Sum
 
 from allocation.models import Allocation
 from allocation.rules.borrowing import UnitsHeld, units_above
+from tenants.lab_queries import guarantees_now
 from tenants.models import Quota
 
 _TIER = ("booking__tier__counts_against_guarantee", "booking__tier__pausable")
@@ -45,12 +46,13 @@ def in_use(now: datetime, tenant_id: UUID | None = None) -> list[InUse]:
         row = UnitsHeld(booking, project, int(units), counts, pausable, since)
         held[tenant, name].append(row)
     guaranteed: dict[tuple[UUID, str], int] = {}
+    dated = guarantees_now(now)
     assigned: Counter[tuple[UUID, str]] = Counter()
     kept: dict[tuple[UUID, str], dict[UUID, int]] = defaultdict(dict)
     for quota in quotas:
         key = quota.tenant_id, quota.gpu_class_id
         if quota.project_id is None:
-            guaranteed[key] = quota.guaranteed_units
+            guaranteed[key] = dated.get(key, quota.guaranteed_units)
             continue
         assigned[key] += quota.guaranteed_units
         if quota.lend_limit_units is not None:

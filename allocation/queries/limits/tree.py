@@ -8,7 +8,7 @@ from uuid import UUID
 from allocation.queries.bookings.money.projects import limits_by_time, others_above
 from allocation.queries.limits.use_now import use_now
 from tenants.access import Actor
-from tenants.lab_queries import labs_led, labs_seen, projects_seen
+from tenants.lab_queries import labs_led, labs_seen, projects_seen, quotas_now
 from tenants.models import GpuClass, Lab, LabQuota, Project, Quota, Tenant
 
 Key = tuple[UUID, str]
@@ -137,7 +137,7 @@ def _read(actor: Actor, now: datetime) -> _Read:
     uses = use_now("project_id", now, actor.tenant_id)
     quotas: dict[Key, Quota | LabQuota] = {
         (row.project_id or row.tenant_id, row.gpu_class_id): row
-        for row in Quota.objects.filter(tenant_id=actor.tenant_id)
+        for row in quotas_now(Quota.objects.filter(tenant_id=actor.tenant_id), now)
     }
     for lab_quota in LabQuota.objects.filter(tenant_id=actor.tenant_id):
         quotas[lab_quota.lab_id, lab_quota.gpu_class_id] = lab_quota

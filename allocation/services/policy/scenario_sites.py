@@ -66,7 +66,7 @@ def scenario_snapshot(snapshot: Snapshot, wanted: Mapping[Key, Value]) -> Snapsh
     quotas, at = quotas_under(quotas_read(), wanted), datetime.fromtimestamp(snapshot.now, UTC)
     inner = inner_limits_read(quotas)
     caps = caps_of((*quotas, *inner.lab_caps), snapshot.used, at, inner.labs)
-    steps = window_steps_of(inner, quotas, at)
+    steps = window_steps_of(inner, quotas, at, guarantees=snapshot.guarantees)
     own = {each.id for each in steps if (each.owner, each.gpu_class) in changed}
     return replace(
         found,

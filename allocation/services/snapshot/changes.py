@@ -24,6 +24,7 @@ from allocation.points.bookings import ENTRIES
 from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
 from allocation.services.snapshot.demands import bookings_with_data, changes_with_data
+from tenants.lab_queries import guarantees_to_come
 from tenants.models import LabQuota, PersonQuota, QuotaWindow
 from tenants.platform.database.look import Look, Question
 
@@ -84,6 +85,7 @@ _SECTIONS: dict[str, Question] = {
     "labs": lambda _: LabQuota.objects.all(),
     "persons": lambda _: PersonQuota.objects.all(),
     "windows": lambda _: QuotaWindow.objects.all(),
+    "guarantees": guarantees_to_come,
     "blackouts": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
     "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),
     "overrides": lambda _: Override.objects.filter(state=Override.State.GRANTED),

@@ -1,12 +1,13 @@
 """Limits inside a tenant in a snapshot: labs, persons, and limits at some times."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from allocation.services.snapshot.limits_in_time import HORIZON_DAYS
-from solver import FOREVER, LabLimit, Limit, Override, PersonLimit
-from tenants.lab_queries import times_of
+from solver import FOREVER, DatedGuarantee, LabLimit, Limit, Override, PersonLimit
+from tenants.lab_queries import guarantees_to_come, times_of
 from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.rules.limit_times import FOREVER as NEVER
 from tenants.rules.limit_times import Times, limit_steps
@@ -65,10 +66,29 @@ def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow
     return [found[key] for key in sorted(found)]
 
 
+def guarantees_read(now: datetime) -> tuple[DatedGuarantee, ...]:
+    """The guarantees of tenants between dates; under row-level security, of one tenant."""
+    return tuple(
+        DatedGuarantee(
+            str(row.tenant_id),
+            row.gpu_class_id,
+            int(row.starts.timestamp()),
+            int(row.ends.timestamp()),
+            row.guaranteed_units,
+        )
+        for row in guarantees_to_come(now)
+    )
+
+
 def window_steps_of(
-    inner: InnerLimits, quotas: Iterable[Quota], now: datetime, days: int = HORIZON_DAYS
+    inner: InnerLimits,
+    quotas: Iterable[Quota],
+    now: datetime,
+    days: int = HORIZON_DAYS,
+    guarantees: Collection[DatedGuarantee] = (),
 ) -> tuple[Override, ...]:
-    """What each owner's limit rises or falls by, and when, in so many days from the begin of today on."""
+    """What each owner's limit rises or falls by, and when, in so many days from the begin of today on:
+    next to the change of a limit that a dated guarantee brings."""
     limits = {(str(row.project_id or row.tenant_id), row.gpu_class_id): row.limit_units for row in quotas}
     limits |= {(row.owner, row.gpu_class): None for row in inner.projects}
     for lab in inner.labs:
@@ -96,7 +116,7 @@ def window_steps_of(
         base = limits[owner, gpu_class]
         usual = sure.get((owner, gpu_class), 0) + _NO_LIMIT if base is None else base
         until = since + timedelta(days=days)
-        steps += [
+        mine = [
             Override(
                 id=f"{owner} {gpu_class} {int(step.starts.timestamp())}",
                 owner=owner,
@@ -107,7 +127,26 @@ def window_steps_of(
             )
             for step in limit_steps(base, found, since, until)
         ]
+        dated = [each for each in guarantees if (each.owner, each.gpu_class) == (owner, gpu_class)]
+        if dated and base is not None:
+            mine = _at_dates(mine, dated, sure.get((owner, gpu_class), 0))
+        steps += mine
     return tuple(steps)
+
+
+def _at_dates(steps: Iterable[Override], dated: Collection[DatedGuarantee], usual: int) -> list[Override]:
+    """The steps of a limit that a guarantee between dates raises or lowers, too: they are still to what
+    the limit at some times says."""
+    dates = sorted({at for each in dated for at in (each.starts, each.ends)})
+    found = []
+    for step in steps:
+        edges = [step.starts, *(at for at in dates if step.starts < at < step.ends), step.ends]
+        for starts, ends in pairwise(edges):
+            now = next((each.guaranteed for each in dated if each.starts <= starts < each.ends), usual)
+            name = step.id if starts == step.starts else f"{step.id} {starts}"
+            units = step.units - (now - usual)
+            found.append(replace(step, id=name, starts=starts, ends=ends, units=units))
+    return found
 
 
 def _labs_of(

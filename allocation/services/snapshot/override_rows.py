@@ -29,8 +29,17 @@ def overrides_read(now: datetime) -> tuple[Override, ...]:
 def kept_read() -> tuple[Override, ...]:
     """What stays above a limit that was cut; row-level security may narrow it to one tenant."""
     return tuple(
-        Override(f"kept {booking} {owner} {name}", owner, name, 0, 0, booking=str(booking), keeps=True)
-        for booking, owner, name in kept_uses()
+        Override(
+            f"kept {booking} {owner} {name}{' guarantee' if is_guarantee else ''}",
+            owner,
+            name,
+            0,
+            0,
+            booking=str(booking),
+            keeps=True,
+            guarantee=is_guarantee,
+        )
+        for booking, owner, name, is_guarantee in kept_uses()
     )
 
 

@@ -4,7 +4,7 @@ Of other tenants a quote knows which slots are taken and until when. Borrowing, 
 preemptibility of their rows are not read, so no quote can reveal them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ from allocation.services.snapshot.snapshot import (
     held_until,
     seconds,
 )
-from solver import Held, Limit, Place, Policy, Snapshot
+from solver import DatedGuarantee, Held, Limit, Place, Policy, Snapshot
 
 _OTHERS = "others"
 _SLICE = "busy"
@@ -29,6 +29,7 @@ SELECT gpu_id, sliced, start, size, share, cores, memory, period_start, period_e
 FROM portal_occupied(%s, %s)
 """
 _LIMITS = "SELECT gpu_class, guaranteed, lent FROM portal_lenders()"
+_KEPT = "SELECT gpu_class, starts, ends, kept FROM portal_kept_by_others(%s)"
 
 
 def published_snapshot(
@@ -43,7 +44,7 @@ def published_snapshot(
     transaction.
     """
     gone = str(without.id) if without else None
-    own = calendar_read(now)
+    own, others = calendar_read(now), tuple(_others_limits())
     return replace(
         own,
         held=(
@@ -52,7 +53,8 @@ def published_snapshot(
             *_occupied(now, until or now + timedelta(seconds=policy.horizon)),
         ),
         requests=tuple(row for row in own.requests if row.booking != gone),
-        limits=(*own.limits, *_others_limits()),
+        limits=(*own.limits, *others),
+        guarantees=(*own.guarantees, *_others_guarantees(others, now)),
     )
 
 
@@ -88,6 +90,17 @@ def _others_limits() -> Iterator[Limit]:
         cursor.execute(_LIMITS)
         for gpu_class, guaranteed, lent in cursor.fetchall():
             yield Limit(_OTHERS, None, gpu_class, int(guaranteed), None, int(lent))
+
+
+def _others_guarantees(limits: Iterable[Limit], now: datetime) -> Iterator[DatedGuarantee]:
+    """What all others keep between dates, next to what they lend at other times: only what is not lent
+    counts for a quote."""
+    lent = {row.gpu_class: row.lend or 0 for row in limits}
+    with connection.cursor() as cursor:
+        cursor.execute(_KEPT, [now])
+        for gpu_class, starts, ends, kept in cursor.fetchall():
+            units = int(kept) + lent.get(gpu_class, 0)
+            yield DatedGuarantee(_OTHERS, gpu_class, seconds(starts), seconds(ends), units)
 
 
 def _occupied(now: datetime, until: datetime) -> Iterator[Held]:

@@ -32,6 +32,7 @@ from allocation.services.snapshot.hardware import (
 )
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
+    guarantees_read,
     inner_limits_read,
     window_steps_of,
 )
@@ -147,11 +148,14 @@ def limits_read(
     used, quotas = used_read(now) if known is None else known, quotas_read()
     if present is None:
         present = {*INNER_LIMITS, "blackouts", "caches", "cooling", "kept", "overrides", "peaks"}
+        present.add("guarantees")
     inner = InnerLimits() if INNER_LIMITS.isdisjoint(present) else inner_limits_read(quotas)
+    guarantees = guarantees_read(now) if "guarantees" in present else ()
     return {
         "labs": inner.labs,
         "persons": inner.persons,
         "limits": (*limits_of(quotas), *inner.projects),
+        "guarantees": guarantees,
         "caps": caps_of((*quotas, *inner.lab_caps), used, now, inner.labs),
         "used": used,
         "blackouts": maintenance_read(now) if "blackouts" in present else (),
@@ -161,7 +165,7 @@ def limits_read(
         "overrides": (
             *(overrides_read(now) if "overrides" in present else ()),
             *(kept_read() if "kept" in present else ()),
-            *window_steps_of(inner, quotas, now),
+            *window_steps_of(inner, quotas, now, guarantees=guarantees),
         ),
     }
 

@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
 from django.db import transaction
-from django.http import QueryDict
+from django.utils import timezone
 
 from allocation.web.parts.times import moment_words
 from tenants.platform.errors import Refused
-from tenants.platform.forms.confirm import Choice
+from tenants.platform.forms.confirm import Choice, Confirmation
 from tenants.services import gpus_text
-from tenants.services.limit_changes import AboveRow, Cut, CutAnswer, CutEffect, Most
+from tenants.services.limit_changes import CHOSEN, AboveRow, Cut, CutAnswer, CutEffect, Most
 from tenants.web.parts import counted
 
-CHOSEN = "bookings"
 MOST_ROWS = 6
 CHOICES = (
     Choice(CutAnswer.KEEP, "Keep", "What runs and is booked stays. Only new bookings are limited."),
@@ -30,11 +29,26 @@ CHOICES = (
     ),
 )
 
-
-def answer_of(form: QueryDict) -> CutAnswer | None:
-    """Returns what was chosen; None: nothing was asked."""
-    chosen = form.get(CHOSEN, "")
-    return CutAnswer(chosen) if chosen in [*CutAnswer] else None
+OF_GUARANTEE = (
+    Choice(
+        CutAnswer.KEEP,
+        "Keep",
+        "What runs stays, and no other organisation has it paused. Planned starts stay allowed, but are not "
+        "guaranteed any more.",
+    ),
+    Choice(
+        CutAnswer.DRAIN,
+        "Drain",
+        "What runs stays to its end, and no other organisation has it paused. Planned starts can become "
+        "later.",
+    ),
+    Choice(
+        CutAnswer.PAUSE,
+        "Pause",
+        "What runs above the guarantee gets a notice and is paused, lower tiers and newer work first. Tiers "
+        "that are never paused, and runs in their protected time, run on.",
+    ),
+)
 
 
 def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
@@ -52,8 +66,8 @@ def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
 
 def lost_by(effect: CutEffect, zone: tzinfo, now: datetime) -> tuple[str, ...]:
     """Returns the sentences on a limit that is cut: before and after, use, and each booking above it."""
-    before = _most(effect.before)
-    first = f"{_most(effect.after)}; before: {before[0].lower()}{before[1:]}."
+    before = _of(effect, effect.before)
+    first = f"{_of(effect, effect.after)}; before: {before[0].lower()}{before[1:]}."
     use = f"In use now: {counted(gpus_text(effect.used), 'GPU')}."
     rows = [_row(each, effect.after, zone, now) for each in effect.rows[:MOST_ROWS]]
     more = len(effect.rows) - MOST_ROWS
@@ -61,11 +75,38 @@ def lost_by(effect: CutEffect, zone: tzinfo, now: datetime) -> tuple[str, ...]:
     return (f"{first} {use}", *rows, *left)
 
 
+def cut_confirmation(save: Callable[[Cut], object], back: str) -> Confirmation | None:
+    """Returns the question before a command that lowers a limit or a guarantee; None: nothing is above."""
+    effects = effects_of(save)
+    if not effects:
+        return None
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    lost = tuple(sentence for each in effects for sentence in lost_by(each, zone, now))
+    return Confirmation(
+        title_of(effects),
+        lost,
+        "Go ahead",
+        back,
+        "Leave it as it is",
+        chosen=CHOSEN,
+        choices=OF_GUARANTEE if any(each.is_guarantee for each in effects) else CHOICES,
+    )
+
+
 def title_of(effects: Sequence[CutEffect]) -> str:
     """Returns the question about these limits."""
+    names = dict.fromkeys(each.name for each in effects)
+    if len(names) == 1 and any(each.is_guarantee for each in effects):
+        return f"Lower the guarantee of {effects[0].name}?"
     if len(effects) == 1:
         return f"Lower the limit of {effects[0].name}?"
     return f"Lower {len(effects)} limits?"
+
+
+def _of(effect: CutEffect, most: Most) -> str:
+    if not effect.is_guarantee:
+        return _most(most)
+    return f"Guaranteed: {counted(gpus_text(most.units or 0), 'GPU')}"
 
 
 def _most(most: Most) -> str:

@@ -13,14 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.limits.tree import quota_tree
-from allocation.web.limits.cut_question import (
-    CHOICES,
-    CHOSEN,
-    answer_of,
-    effects_of,
-    lost_by,
-    title_of,
-)
+from allocation.web.limits.cut_question import CHOICES, effects_of, lost_by, title_of
 from allocation.web.limits.words import DAYS, tree_cards, window_words
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -46,7 +39,7 @@ from tenants.services.labs.labs import (
 )
 from tenants.services.labs.limits import lab_quota_set, person_quota_set
 from tenants.services.labs.windows import WindowOf, WindowTerms, window_add, window_remove
-from tenants.services.limit_changes import Cut
+from tenants.services.limit_changes import CHOSEN, Cut, answer_of
 from tenants.web.frame import tenant_page
 from tenants.web.parts import Field
 
@@ -103,8 +96,8 @@ def labs_page(request: HttpRequest, actor: Actor) -> HttpResponse:
             "unlead": lambda form: _unlead(actor, form),
             "quota": lambda form: _quota(actor, form, Cut(answer_of(form))),
             "person": lambda form: _person(actor, form, Cut(answer_of(form))),
-            "window": lambda form: _window(actor, form),
-            "remove": lambda form: _remove(actor, form),
+            "window": lambda form: _window(actor, form, Cut(answer_of(form))),
+            "remove": lambda form: _remove(actor, form, Cut(answer_of(form))),
         }
         if (asked := _cut_question(actor, request.POST, request.path)) is not None:
             return confirm_page(request, asked)
@@ -119,7 +112,8 @@ def labs_page(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 def _cut_question(actor: Actor, form: QueryDict, back: str) -> Confirmation | None:
     """Returns the question before a limit of a lab or a person is set below what is in use or booked."""
-    save = {"quota": _quota, "person": _person}.get(form.get("act", ""))
+    acts = {"quota": _quota, "person": _person, "window": _window, "remove": _remove}
+    save = acts.get(form.get("act", ""))
     if save is None or CONFIRMED_FIELD in form:
         return None
     effects = effects_of(lambda cut: save(actor, form, cut))
@@ -269,7 +263,7 @@ def _person(actor: Actor, form: QueryDict, cut: Cut) -> str:
     return f"{who or 'Everybody'}: {f'at most {limit} at once' if limit else 'no limit'}."
 
 
-def _window(actor: Actor, form: QueryDict) -> str:
+def _window(actor: Actor, form: QueryDict, cut: Cut) -> str:
     kind, _, slug = form.get("owner", "").partition(":")
     row = window_add(
         actor=actor,
@@ -289,12 +283,14 @@ def _window(actor: Actor, form: QueryDict) -> str:
             zone=actor.time_zone,
         ),
         now=timezone.now(),
+        cut=cut,
     )
     return f"At most {gpus_text(row.limit_units)} {row.gpu_class.label}: {window_words(row)}."
 
 
-def _remove(actor: Actor, form: QueryDict) -> str:
-    window_remove(actor=actor, window_id=id_read(form, "window", "limit"), now=timezone.now())
+def _remove(actor: Actor, form: QueryDict, cut: Cut) -> str:
+    window_id = id_read(form, "window", "limit")
+    window_remove(actor=actor, window_id=window_id, now=timezone.now(), cut=cut)
     return "The limit is removed."
 
 

@@ -12,10 +12,11 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.loans import loans_text
 from allocation.queries.limits.use_now import UseNow, use_now
-from allocation.web.limits.cut_question import CHOICES, CHOSEN, answer_of, effects_of, lost_by
+from allocation.web.limits.cut_question import CHOICES, effects_of, lost_by
+from allocation.web.parts.times import moment_words
 from tenants.access import Actor, access_project, require_tenant_admin
-from tenants.lab_queries import labs_led, projects_seen
-from tenants.models import Project, Tenant, Tier, User
+from tenants.lab_queries import guarantees_to_come, labs_led, projects_seen
+from tenants.models import DatedGuarantee, Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run, id_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -30,7 +31,7 @@ from tenants.services import (
     tenant_quota_set,
 )
 from tenants.services.labs.limits import project_to_limit
-from tenants.services.limit_changes import Cut
+from tenants.services.limit_changes import CHOSEN, Cut, answer_of
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.parts import counted
 from tenants.web.quota_form import ChangedRow, changed_rows, rows_saved
@@ -44,6 +45,7 @@ from tenants.web.quotas import (
     weights_caps_text,
 )
 
+MOST_NOTES = 3
 Uses = Mapping[tuple[UUID, str], UseNow]
 
 
@@ -68,7 +70,8 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
         if refusal is None:
             return redirect("quotas", tenant=actor.tenant_slug)
     changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
-    cards = class_cards(shares, "project", _sent(request, refusal), _units(uses), changed)
+    dated = guarantee_notes(guarantees_to_come(timezone.now()).filter(tenant=tenant))
+    cards = class_cards(shares, "project", _sent(request, refusal), _units(uses), changed, dated)
     context = {
         "classes": cards,
         "can_save": any(each.may_change for each in cards),
@@ -92,7 +95,8 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
         refusal = form_action_run(request, {"save": lambda form: rows_saved(form, save)})
         if refusal is None:
             return redirect("ops-quotas")
-    cards = class_cards(shares, "tenant", _sent(request, refusal), _units(uses))
+    dated = guarantee_notes(guarantees_to_come(timezone.now()))
+    cards = class_cards(shares, "tenant", _sent(request, refusal), _units(uses), dated=dated)
     context = {
         "classes": cards,
         "can_save": any(each.may_change for each in cards),
@@ -100,6 +104,20 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
         "refusal": refusal,
     }
     return render(request, "tenants/ops_quotas.html", context, status=422 if refusal else 200)
+
+
+def guarantee_notes(rows: Iterable[DatedGuarantee]) -> dict[tuple[UUID, str], tuple[str, ...]]:
+    """Returns what is guaranteed between dates, by tenant and class: the next few as text."""
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    found: dict[tuple[UUID, str], tuple[str, ...]] = {}
+    for row in rows:
+        key = row.tenant_id, row.gpu_class_id
+        until = moment_words(row.ends, zone, now)
+        since = "" if row.starts <= now else f"from {moment_words(row.starts, zone, now)} "
+        note = f"{gpus_text(row.guaranteed_units)} guaranteed {since}until {until}"
+        if len(found.get(key, ())) < MOST_NOTES:
+            found[key] = (*found.get(key, ()), note)
+    return found
 
 
 def cut_question(

@@ -14,7 +14,9 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Index
 from solver.model.demand import Demand, Fit
+from solver.model.inner_limits import FOREVER
 from solver.model.inputs import Held, Shape, Snapshot
+from solver.quota.limits import limits_at
 from solver.quota.tree import profile_of_arrays
 from solver.quota.use import Kind
 from solver.state.cycle_state import CycleState
@@ -52,6 +54,9 @@ class GuaranteedUse:
             for row in snapshot.limits
             if row.parent is None and row.guaranteed
         }
+        self._changes = _changes_of(snapshot)
+        for key, changes in self._changes.items():
+            self._guaranteed[key] = max(units for _, units in changes)
         self._levels: dict[str, Level] = {}
         changes_of_mode = max((model.switch_seconds for model in snapshot.models), default=0)
         self._soon = state.now + state.policy.freeze_horizon + changes_of_mode
@@ -84,7 +89,7 @@ class GuaranteedUse:
         return twin
 
     def guaranteed(self, tenant: str, gpu_class: str) -> int:
-        """Units of the class that the tenant is guaranteed."""
+        """Units of the class that the tenant is guaranteed, at some time."""
         return self._guaranteed.get((tenant, gpu_class), 0)
 
     def left(self, tenant: str, gpu_class: str, tier: str, window: Window) -> int:
@@ -226,7 +231,7 @@ class GuaranteedUse:
             rules = quota.tier(tier)
             return (rules.priority, not rules.pausable) if rules.counts else None
 
-        return HeldGuarantees(self._state, rows, self._guaranteed, level_of, soon)
+        return HeldGuarantees(self._state, rows, (self._guaranteed, self._changes), level_of, soon)
 
     def count_all(self, planned: Iterable[tuple[str, Fit]]) -> None:
         """`count` for many at once: one by one only where some are not inside."""
@@ -280,6 +285,13 @@ class LevelTable(NamedTuple):
         table = np.array(found, dtype=np.int64).reshape(-1, 4)
         return cls(tuple(numbers), table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
+    def with_rows(self, rows: Iterable[tuple[Level, int, Window]]) -> "LevelTable":
+        """The table with more rows of a level of their own."""
+        more = LevelTable.of(rows)
+        columns = zip(self[2:], more[2:], strict=True)
+        numbers = np.concatenate([self.level, more.level + len(self.levels)])
+        return LevelTable((*self.levels, *more.levels), numbers, *map(np.concatenate, columns))
+
     def use_of(
         self, state: CycleState, level: Level, more: Sequence[tuple[int, Window]] = ()
     ) -> StepFunction:
@@ -291,6 +303,26 @@ class LevelTable(NamedTuple):
         return _sum(state, *(np.concatenate([one[mine], two]) for one, two in columns))
 
 
+Changes = tuple[tuple[int, int], ...]
+"""The units that a tenant is guaranteed from each instant on, the first of which is in the past."""
+
+_ABOVE_ALL: Level = (1 << 60, True)
+
+
+def _changes_of(snapshot: Snapshot) -> dict[Whose, Changes]:
+    """The guarantees of tenants that change with time, if they are not always zero."""
+    found: dict[Whose, Changes] = {}
+    rows = [row for row in snapshot.limits if row.parent is None]
+    for row in rows if snapshot.guarantees else ():
+        key = (row.owner, row.gpu_class)
+        dated = [each for each in snapshot.guarantees if (each.owner, each.gpu_class) == key]
+        edges = sorted({0, *(at for each in dated for at in (each.starts, each.ends))})
+        at_each = [(at, limits_at((row,), dated, at)[0].guaranteed) for at in edges]
+        if dated and any(units for _, units in at_each):
+            found[key] = tuple(at_each)
+    return found
+
+
 class HeldGuarantees:
     """The held work of each tenant that is inside its guarantee: higher levels first, then older
     grants. What does not fit then takes nothing."""
@@ -299,12 +331,13 @@ class HeldGuarantees:
         self,
         state: CycleState,
         rows: HeldWork | Iterable[Held],
-        guaranteed: Mapping[Whose, int],
+        guarantees: tuple[Mapping[Whose, int], Mapping[Whose, "Changes"]],
         level_of: Callable[[str], Level | None],
         soon: int = 0,
     ) -> None:
-        """`level_of` is the level of a tier, None if it does not count. What begins by `soon`
-        counts from now on."""
+        """`guarantees` are the highest of each tenant, and those that change with time. `level_of` is
+        the level of a tier, None if it does not count. What begins by `soon` counts from now on."""
+        guaranteed, self._changes = guarantees
         self._state, self._guaranteed, self._level_of = state, guaranteed, level_of
         self._soon = soon
         self._work = rows if isinstance(rows, HeldWork) else None
@@ -319,15 +352,26 @@ class HeldGuarantees:
 
     def _inside_of(self, key: Whose) -> LevelTable:
         most, state = self._guaranteed[key], self._state
-        every = self._all_of(key)
+        every, withheld = self._all_of(key), self._withheld(key)
+        if withheld:
+            every = every.with_rows(withheld)
         if int(_sum(state, every.units, every.starts, every.ends).values.max()) <= most:
             return every
-        use, parts = _sum(state, *_NOTHING), list[tuple[Level, int, Window]]()
+        use, parts = _sum(state, *LevelTable.of(withheld)[2:]), withheld
         for row in self._ordered(key):
             for window in windows_left(use, most - row.units, row.window):
                 add(use, row.units, window)
                 parts.append((row.level, row.units, window))
         return LevelTable.of(parts)
+
+    def _withheld(self, key: Whose) -> "list[tuple[Level, int, Window]]":
+        """What the guarantee is lower at each time than at its highest, as use above all levels. Each
+        change lasts for good, so that the end of no window is rounded."""
+        left, rows = self._guaranteed[key], list[tuple[Level, int, Window]]()
+        for since, units in self._changes.get(key, ()):
+            rows.append((_ABOVE_ALL, left - units, (since, FOREVER)))
+            left = units
+        return rows
 
     def _all_of(self, key: Whose) -> LevelTable:
         """All that counts."""
@@ -410,9 +454,6 @@ def _by_whose(
             loose = _Loose(row.quota_tier, granted_of(row), row.starts, row.ends, units)
             found.setdefault((row.tenant, name), []).append(loose)
     return found
-
-
-_NOTHING = (np.zeros(0, dtype=np.int64),) * 3
 
 
 def _sum(state: CycleState, units: Ints, starts: Ints, ends: Ints) -> StepFunction:

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from tenants.api.base import ApiView, list_response
 from tenants.api.cuts import DRY_RUN, CutOut, cut_data, cut_field, cut_of, dry_or_not
 from tenants.lab_queries import person_quotas_seen, quota_windows_seen
-from tenants.models import Tenant, User
+from tenants.models import QuotaWindow, Tenant, User
 from tenants.platform.errors import missing
 from tenants.platform.rest.fields import Strict, Text, Whole
 from tenants.platform.rest.schema import described, page
@@ -26,6 +26,7 @@ from tenants.services.labs.windows import (
     window_add,
     window_remove,
 )
+from tenants.services.limit_changes import Cut
 from tenants.words import refusal_text
 
 
@@ -81,6 +82,12 @@ class QuotaWindowOut(serializers.Serializer[Any]):
     zone = serializers.CharField()
 
 
+class QuotaWindowSetOut(QuotaWindowOut):
+    """The limit as it is set, and what of the bookings is above it."""
+
+    cut = CutOut(allow_null=True, help_text="Null: nothing is above the limit.")
+
+
 class QuotaWindowIn(Strict):
     """A limit at some times of a project or lab (admins, lab leads), of a person in a project (its
     leads) or everywhere (admins), or of a `tenant` (operators).
@@ -111,6 +118,7 @@ class QuotaWindowIn(Strict):
         help_text="On the next day if it is not after the first hour.",
     )
     zone = Text(required=False, default="UTC", max_length=64)
+    bookings = cut_field()
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Exactly one owner; that of a person's limit can be left out. Raises ValidationError."""
@@ -173,7 +181,7 @@ class QuotaWindows(ApiView):
     @described(
         "add_quota_window",
         "Add a limit at some times (tenant admins, lab leads; of a tenant: operators)",
-        answer=QuotaWindowOut,
+        answer=QuotaWindowSetOut,
         status=201,
         request=QuotaWindowIn,
     )
@@ -181,24 +189,25 @@ class QuotaWindows(ApiView):
         """Adds the limit."""
         sent = self.sent(QuotaWindowIn)
         owner = {name: sent.pop(name, None) for name in ("project", "lab", "tenant", "username")}
-        gpu_class = sent.pop("gpu_class")
+        gpu_class, cut = sent.pop("gpu_class"), cut_of(sent.pop("bookings", None))
         terms = WindowTerms(**sent)
 
         def work() -> Response:
             if owner["tenant"] is not None:
-                return self._tenant(owner["tenant"], gpu_class, terms)
+                return self._tenant(owner["tenant"], gpu_class, terms, cut)
             row = window_add(
                 actor=self.actor,
                 of=WindowOf(owner["project"], owner["lab"], owner["username"]),
                 gpu_class=gpu_class,
                 terms=terms,
                 now=self.now,
+                cut=cut,
             )
-            return Response(QuotaWindowOut(row).data, status=201)
+            return _window_shown(row, cut)
 
         return self.once(work)
 
-    def _tenant(self, slug: str, gpu_class: str, terms: WindowTerms) -> Response:
+    def _tenant(self, slug: str, gpu_class: str, terms: WindowTerms, cut: Cut) -> Response:
         self.require_operator()
         with operator_tx():
             tenant = Tenant.objects.filter(slug=slug).first()
@@ -210,8 +219,13 @@ class QuotaWindows(ApiView):
                 gpu_class=gpu_class,
                 terms=terms,
                 now=self.now,
+                cut=cut,
             )
-            return Response(QuotaWindowOut(row).data, status=201)
+            return _window_shown(row, cut)
+
+
+def _window_shown(row: QuotaWindow, cut: Cut) -> Response:
+    return Response({**QuotaWindowOut(row).data, "cut": cut_data(cut)}, status=201)
 
 
 class QuotaWindowOne(ApiView):

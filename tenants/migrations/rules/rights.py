@@ -9,28 +9,60 @@ from tenants.platform.wall import no_right, updates_only
 SYSTEM, OPS = "portal_system", "portal_ops"
 # Django's own tables, which only its migrations write.
 DJANGO = no_right(
-    "INSERT, UPDATE, DELETE", "auth_group", "auth_group_permissions", "auth_permission",
-    "django_content_type", "tenants_user_groups", "tenants_user_user_permissions",
+    "INSERT, UPDATE, DELETE",
+    "auth_group",
+    "auth_group_permissions",
+    "auth_permission",
+    "django_content_type",
+    "tenants_user_groups",
+    "tenants_user_user_permissions",
 )
 
 # What nobody deletes, or only members in web processes.
 KEPT = (
-    "tenants_announcement", "tenants_announcementdismissal", "tenants_apitoken",
-    "tenants_knownperson", "tenants_lab", "tenants_lablead", "tenants_labquota",
-    "tenants_notificationsettings", "tenants_operatoraccess", "tenants_personquota",
-    "tenants_policyhook", "tenants_policyhookhealth", "tenants_project", "tenants_quota",
-    "tenants_serviceaccount", "tenants_signonprovider", "tenants_tenant", "tenants_tier",
+    "tenants_announcement",
+    "tenants_announcementdismissal",
+    "tenants_apitoken",
+    "tenants_knownperson",
+    "tenants_lab",
+    "tenants_lablead",
+    "tenants_labquota",
+    "tenants_notificationsettings",
+    "tenants_operatoraccess",
+    "tenants_personquota",
+    "tenants_policyhook",
+    "tenants_policyhookhealth",
+    "tenants_project",
+    "tenants_quota",
+    "tenants_serviceaccount",
+    "tenants_signonprovider",
+    "tenants_tenant",
+    "tenants_tier",
     "tenants_user",
 )
 KEPT_BY_SYSTEM = (
-    "tenants_directorygroup", "tenants_directoryperson", "tenants_directorytoken",
-    "tenants_gpuclass", "tenants_passkey", "tenants_password", "tenants_quotawindow",
-    "tenants_secondfactor", "tenants_signongroup", "tenants_signonidentity", "tenants_webhook",
+    "tenants_directorygroup",
+    "tenants_directoryperson",
+    "tenants_directorytoken",
+    "tenants_gpuclass",
+    "tenants_passkey",
+    "tenants_password",
+    "tenants_quotawindow",
+    "tenants_secondfactor",
+    "tenants_signongroup",
+    "tenants_signonidentity",
+    "tenants_webhook",
 )
 KEPT_BY_OPS = (
-    "tenants_chatchannel", "tenants_chatmessage", "tenants_failedmessage",
-    "tenants_idempotencykey", "tenants_notification", "tenants_outboxmessage",
-    "tenants_departure", "tenants_passwordreset", "tenants_policyhookcall",
+    "tenants_chatchannel",
+    "tenants_chatmessage",
+    "tenants_failedmessage",
+    "tenants_idempotencykey",
+    "tenants_notification",
+    "tenants_outboxmessage",
+    "tenants_departure",
+    "tenants_passwordreset",
+    "tenants_policyhookcall",
     "tenants_publishedevent",
 )
 DELETES = (
@@ -97,8 +129,7 @@ UPDATES_OF_OPS = updates_only(
         "tenants_policyhook": "",
         "tenants_policyhookhealth": "",
         "tenants_project": "",
-        "tenants_user": "email, first_name, is_active, is_staff, last_name, mails, time_zone,"
-        " username",
+        "tenants_user": "email, first_name, is_active, is_staff, last_name, mails, time_zone, username",
     },
     OPS,
 )

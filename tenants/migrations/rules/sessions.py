@@ -56,9 +56,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   WHERE s.digest = ANY (digests) AND s.expires > at
     AND (s.only_tenant_id IS NULL OR m.tenant_id = s.only_tenant_id)
 $$;
-""" + callable_by(
-    "portal_holder(bytea, timestamptz)", "portal_person(bytea, timestamptz)", roles=""
-)
+""" + callable_by("portal_holder(bytea, timestamptz)", "portal_person(bytea, timestamptz)", roles="")
 
 SESSIONS = (
     system_table("tenants_session")

@@ -46,9 +46,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
         SELECT k.user_id, k.tenant_id FROM portal_live_token(credential, at) k) held
   JOIN tenants_user u ON u.id = held.user_id AND u.is_active
 $$;
-""" + callable_by(
-    "portal_token_lives(uuid, timestamptz)", "portal_live_token(bytea, timestamptz)"
-)
+""" + callable_by("portal_token_lives(uuid, timestamptz)", "portal_live_token(bytea, timestamptz)")
 
 INVITATIONS = """
 CREATE OR REPLACE FUNCTION portal_invitation_offer(wanted uuid, at timestamptz)

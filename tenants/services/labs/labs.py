@@ -122,9 +122,9 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
         model = quota.gpu_class
         of_lab = lab_quota_of(moved, model)
         room = (
-            room_of_tenant(actor.tenant_id, model, project=moved.id)
+            room_of_tenant(actor.tenant_id, model, now, project=moved.id)
             if of_lab is None
-            else room_of_lab(of_lab, project=moved.id)
+            else room_of_lab(of_lab, now, project=moved.id)
         )
         room.check(model, quota.guaranteed_units)
     _place(moved)

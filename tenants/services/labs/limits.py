@@ -33,7 +33,7 @@ def lab_quota_set(
     owner, model = lab_read(actor, lab, "lab"), class_read(gpu_class)
     if not owner.is_open:
         raise invalid("lab_archived", refusal_text("owner_archived", owner=owner.name), "lab")
-    room_of_tenant(actor.tenant_id, model, lab=owner.id).check(model, share.guaranteed_units)
+    room_of_tenant(actor.tenant_id, model, now, lab=owner.id).check(model, share.guaranteed_units)
     _promised_check(owner, model.slug, share.guaranteed_units)
     values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,

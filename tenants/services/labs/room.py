@@ -1,11 +1,13 @@
 """What guarantees leave: of a tenant for its labs and projects, of a lab for its projects."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
 
 from tenants.access import Actor
+from tenants.lab_queries import guarantees_to_come
 from tenants.models import GpuClass, LabLead, LabQuota, Project, Quota
 from tenants.platform.errors import Refused, denied, missing
 from tenants.services.input_values import gpus_text
@@ -94,12 +96,17 @@ def tenant_quota_locked(tenant_id: UUID, model: GpuClass) -> Quota | None:
 
 
 def room_of_tenant(
-    tenant_id: UUID, model: GpuClass, *, project: UUID | None = None, lab: UUID | None = None
+    tenant_id: UUID,
+    model: GpuClass,
+    now: datetime,
+    *,
+    project: UUID | None = None,
+    lab: UUID | None = None,
 ) -> Room:
     """What the tenant's guarantee leaves next to all but this project, or all but this lab.
 
-    A project counts in its lab if the lab has a quota of the class. Locks the tenant's quota, so
-    that admins who split it wait for each other.
+    A guarantee that is lower between two dates to come counts. A project counts in its lab if the lab
+    has a quota of the class. Locks the tenant's quota, so that admins who split it wait for each other.
     """
     own = tenant_quota_locked(tenant_id, model)
     labs = LabQuota.objects.filter(tenant_id=tenant_id, gpu_class=model)
@@ -109,12 +116,14 @@ def room_of_tenant(
     others = _sum(labs.exclude(lab_id=lab) if lab else labs)
     others += _sum(projects.exclude(project_id=project) if project else projects)
     guaranteed = own.guaranteed_units if own else 0
+    dated = guarantees_to_come(now).filter(tenant_id=tenant_id, gpu_class=model)
+    guaranteed = min([guaranteed, *dated.values_list("guaranteed_units", flat=True)])
     return Room("The tenant", guaranteed, others, "the platform's operator")
 
 
-def room_of_lab(quota: LabQuota, *, project: UUID | None) -> Room:
+def room_of_lab(quota: LabQuota, now: datetime, *, project: UUID | None) -> Room:
     """What the lab's guarantee leaves next to all its projects but this one."""
-    room_of_tenant(quota.tenant_id, quota.gpu_class)
+    room_of_tenant(quota.tenant_id, quota.gpu_class, now)
     projects = Quota.objects.filter(project__lab_id=quota.lab_id, gpu_class=quota.gpu_class)
     others = _sum(projects.exclude(project_id=project) if project else projects)
     return Room(f"The lab {quota.lab}", quota.guaranteed_units, others, "the tenant's admins")

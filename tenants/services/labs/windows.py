@@ -10,11 +10,12 @@ from django.db import transaction
 
 from tenants.access import Actor, require_tenant_admin
 from tenants.audit import audit_record, platform_record
-from tenants.models import QuotaWindow, Tenant, User
+from tenants.models import LabQuota, PersonQuota, Quota, QuotaWindow, Tenant, User
 from tenants.platform.errors import invalid, missing
 from tenants.services.labs.labs import lab_read
 from tenants.services.labs.limits import member_to_limit, person_scope, project_to_limit
 from tenants.services.labs.room import class_read, require_admin_or_lab_lead
+from tenants.services.limit_changes import Cut, LimitChange, LimitOf, Most, limit_changed
 from tenants.words import refusal_text
 
 MOST_WINDOWS = 20
@@ -48,10 +49,16 @@ class WindowOf:
 
 @transaction.atomic
 def window_add(
-    *, actor: Actor, of: WindowOf, gpu_class: str, terms: WindowTerms, now: datetime
+    *,
+    actor: Actor,
+    of: WindowOf,
+    gpu_class: str,
+    terms: WindowTerms,
+    now: datetime,
+    cut: Cut | None = None,
 ) -> QuotaWindow:
-    """Adds a limit of a project or lab at some times, or of a person in a project or the tenant.
-    Bookings that run or are held stay.
+    """Adds a limit of a project or lab at some times, or of a person in a project or the tenant. `cut`
+    says what happens to bookings above it at these times; without an answer what runs stays.
 
     Leads set those of persons in their projects and labs, as their limits at all times.
 
@@ -72,14 +79,21 @@ def window_add(
         row.lab = lab_read(actor, of.lab or "", "lab")
     _save(row, gpu_class, terms, now)
     _record(row, "quota_window.added", actor.user_id, now)
+    _added(row, actor.user_id, cut, now)
     return row
 
 
 @transaction.atomic
 def tenant_window_add(
-    *, operator: User, tenant: Tenant, gpu_class: str, terms: WindowTerms, now: datetime
+    *,
+    operator: User,
+    tenant: Tenant,
+    gpu_class: str,
+    terms: WindowTerms,
+    now: datetime,
+    cut: Cut | None = None,
 ) -> QuotaWindow:
-    """Adds a limit of a tenant at some times. In `operator_tx`.
+    """Adds a limit of a tenant at some times. In `operator_tx`. `cut` as in `window_add`.
 
     Raises:
         Refused: `not_found`, `bad_window`, `too_many_windows`.
@@ -87,12 +101,14 @@ def tenant_window_add(
     row = QuotaWindow(tenant=tenant, created_by=operator)
     _save(row, gpu_class, terms, now)
     _record(row, "quota_window.added", operator.id, now)
+    _added(row, operator.id, cut, now)
     return row
 
 
 @transaction.atomic
-def window_remove(*, actor: Actor, window_id: UUID, now: datetime) -> None:
-    """Removes a limit of a project or lab at some times.
+def window_remove(*, actor: Actor, window_id: UUID, now: datetime, cut: Cut | None = None) -> None:
+    """Removes a limit of a project or lab at some times. `cut` says what happens to bookings above the usual
+    limit, where that is lower.
 
     Raises:
         Refused: `not_found` or `not_allowed`.
@@ -107,18 +123,66 @@ def window_remove(*, actor: Actor, window_id: UUID, now: datetime) -> None:
         require_admin_or_lab_lead(actor, row.project)
     else:
         require_tenant_admin(actor)
+    source = row.id
     if rows.delete()[0]:
+        row.id = source
         _record(row, "quota_window.removed", actor.user_id, now)
+        _removed(row, actor.user_id, cut, now)
 
 
 @transaction.atomic
-def tenant_window_remove(*, operator: User, window_id: UUID, now: datetime) -> None:
-    """Removes a limit of a tenant at some times. In `operator_tx`. Raises Refused: `not_found`."""
+def tenant_window_remove(*, operator: User, window_id: UUID, now: datetime, cut: Cut | None = None) -> None:
+    """Removes a limit of a tenant at some times. In `operator_tx`. `cut` as in `window_remove`.
+
+    Raises:
+        Refused: `not_found`.
+    """
     row = QuotaWindow.objects.filter(id=window_id, project=None, lab=None, user=None).first()
     if row is None:
         raise missing("limit")
     if QuotaWindow.objects.filter(id=row.id).delete()[0]:
         _record(row, "quota_window.removed", operator.id, now)
+        _removed(row, operator.id, cut, now)
+
+
+def _added(row: QuotaWindow, user_id: int, cut: Cut | None, now: datetime) -> None:
+    change = LimitChange(_limit_of(row, row.id), Most(_usual(row)), Most(row.limit_units), user_id)
+    limit_changed(change, cut, now)
+
+
+def _removed(row: QuotaWindow, user_id: int, cut: Cut | None, now: datetime) -> None:
+    """The cut of the removed limit is over; the usual limit may be lower."""
+    usual, limit = Most(_usual(row)), Most(row.limit_units)
+    limit_changed(LimitChange(_limit_of(row, row.id), limit, usual, user_id), None, now)
+    if usual.is_below(limit):
+        limit_changed(LimitChange(_limit_of(row, None), limit, usual, user_id), cut, now)
+
+
+def _limit_of(row: QuotaWindow, source: UUID | None) -> LimitOf:
+    return LimitOf(
+        row.tenant_id,
+        row.gpu_class_id,
+        project_id=row.project_id,
+        lab_id=row.lab_id,
+        persons=row.user_id is not None,
+        person_id=row.user_id,
+        source=source,
+    )
+
+
+def _usual(row: QuotaWindow) -> int | None:
+    """The limit at other times; None: there is none."""
+    of_class = {"tenant_id": row.tenant_id, "gpu_class_id": row.gpu_class_id}
+    if row.user_id is not None:
+        persons = PersonQuota.objects.filter(**of_class, project=row.project)
+        person = persons.filter(user_id=row.user_id).first() or persons.filter(user=None).first()
+        return None if person is None else person.limit_units
+    found: Quota | LabQuota | None
+    if row.lab_id is not None:
+        found = LabQuota.objects.filter(**of_class, lab_id=row.lab_id).first()
+    else:
+        found = Quota.objects.filter(**of_class, project=row.project).first()
+    return None if found is None else found.limit_units
 
 
 def terms_check(terms: WindowTerms) -> None:

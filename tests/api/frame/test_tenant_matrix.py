@@ -78,6 +78,7 @@ OPEN = {
     # Everybody may close a banner that they see.
     *(f"announcements/<uuid:announcement_id>/{act}" for act in ("dismiss", "withdraw")),
     *("disputes/<uuid:dispute_id>/answer", "platform/limit-cuts/<uuid:cut_id>/end"),
+    "platform/dated-guarantees/<uuid:guarantee_id>/end",
     "platform/pause-appeals/<uuid:appeal_id>/answer",
     *(f"failed-messages/<int:failed_id>/{act}" for act in ("retry", "dismiss")),
     # Those of the platform: tests/api/frame/test_webhooks_api.py.
@@ -89,8 +90,7 @@ OPEN = {
     "platform-webhooks/<uuid:webhook_id>/deliveries",
     "platform-webhooks/<uuid:webhook_id>/resend",
     "platform-webhooks/<uuid:webhook_id>/deliveries/<int:delivery_id>/resend",
-    # A month belongs to nobody; the project is in the body.
-    "statements/<str:month>/dispute",
+    "statements/<str:month>/dispute",  # A month is nobody's; the project is in the body.
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 JIRA_SITE = {"name": "Jira", "url": "http://127.0.0.1:9", "flavour": "data_center", "token": "x"}
@@ -363,7 +363,7 @@ NOBODYS = {
     "calendar_id": str(uuid4()),
     "stop_id": str(uuid4()),
     "draft_id": str(uuid4()),
-    **dict.fromkeys(("access_id", "role_id", "announcement_id"), str(uuid4())),
+    **dict.fromkeys(("access_id", "role_id", "announcement_id", "guarantee_id"), str(uuid4())),
     "version_id": str(uuid4()),
     "requirement_id": str(uuid4()),
     "campaign_id": str(uuid4()),

@@ -235,7 +235,8 @@ def test_an_operators_cut_credits_and_a_cap_and_a_person_are_cut_too(plant: Plan
     with as_system():
         assert Pause.objects.get().relation == ""
         actions = AuditEntry.objects.filter(action="limit_cut.set").values_list("tenant", flat=True)
-        assert sorted(map(str, actions)) == sorted([str(lab.tenant_id)] * 2 + ["None"])
+        # The organisation's limit and its guarantee are both lower than what runs.
+        assert sorted(map(str, actions)) == sorted([str(lab.tenant_id)] * 3 + ["None"] * 2)
 
 
 def test_constraints(plant: Plant, lab: Lab) -> None:

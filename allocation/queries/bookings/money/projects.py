@@ -19,7 +19,7 @@ from allocation.rules.ask import AskDocument, classes_asked
 from allocation.rules.forecast import SpendRange, spend_range
 from allocation.rules.states import OPEN, State
 from billing.queries import BudgetFigures
-from tenants.lab_queries import times_of
+from tenants.lab_queries import quotas_now, times_of
 from tenants.models import GpuClass, Membership, Project, Quota, QuotaWindow, Role
 from tenants.queries import access_to, people_in
 
@@ -155,7 +155,8 @@ def quota_of(*, project: Project, now: datetime, with_planned: bool = False) -> 
 
     At a later instant, planned starts count as used `with_planned`, as they do for decisions.
     """
-    rows = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
+    every = Quota.objects.filter(Q(project=project) | Q(project=None), tenant_id=project.tenant_id)
+    rows = quotas_now(every, now)
     own = {row.gpu_class_id: row for row in rows if row.project_id}
     tenant = {row.gpu_class_id: row for row in rows if not row.project_id}
     used: dict[str, int] = defaultdict(int)

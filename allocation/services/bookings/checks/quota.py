@@ -13,6 +13,7 @@ from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.cap_rows import rolling_caps_of
 from allocation.services.snapshot.inner_limit_rows import (
     InnerLimits,
+    guarantees_read,
     inner_limits_read,
     window_steps_of,
 )
@@ -24,7 +25,7 @@ from allocation.services.snapshot.quota_rows import (
     tiers_of,
 )
 from allocation.words.refusals import refusal_text
-from solver import MIXED, Block, Policy, Quota, Snapshot, Use
+from solver import MIXED, Block, DatedGuarantee, Policy, Quota, Snapshot, Use
 from solver import Override as QuotaOverride
 from solver import Tier as SolverTier
 from tenants.models import Lab, Project, Tier
@@ -57,20 +58,22 @@ def quota_check(
     """
     quotas, inner = _quotas_read(), _inner_limits_read()
     guaranteed = {row.gpu_class_id: row.guaranteed_units for row in quotas if row.project_id is None}
+    dated: tuple[DatedGuarantee, ...] = ()
 
     def fits(name: str, overrides: Sequence[QuotaOverride]) -> dict[str, int]:
         quota = _quota_read()
-        if overrides:
-            quota = Quota(_own_quota(tiers, quotas, inner, overrides), {})
+        if overrides or dated:
+            quota = Quota(replace(_own_quota(tiers, quotas, inner, overrides), guarantees=dated), {})
         return _within_quota(replace(request, override=name), quota, guaranteed)
 
     try:
         return fits("", ())
     except Refused:
-        steps = window_steps_of(inner, quotas, now)
+        dated = guarantees_read(now)
+        steps = window_steps_of(inner, quotas, now, guarantees=dated)
         kept = kept_read() if booking is not None and booking.has_override else ()
         overrides = (*overrides_read(now), *kept, *steps)
-        if not overrides:
+        if not overrides and not dated:
             raise
     name = str(booking.id) if booking is not None and booking.has_override else ""
     return fits(name, overrides)

@@ -1,0 +1,1 @@
+"""Dated guarantees: an organisation is guaranteed another number of GPUs between two dates."""
