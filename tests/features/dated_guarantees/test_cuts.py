@@ -12,7 +12,7 @@ from allocation.features.dated_guarantees.services import (
 )
 from allocation.features.limit_cuts.enforce import cuts_enforce
 from allocation.features.limit_cuts.models import LimitCut
-from allocation.models import Pause
+from allocation.models import Booking, Pause
 from tenants.access import PlatformActor
 from tenants.models import DatedGuarantee, QuotaWindow, Tenant
 from tenants.platform.wall import operator_tx, tenant_tx
@@ -83,7 +83,7 @@ def cuts() -> list[LimitCut]:
         return list(LimitCut.objects.order_by("created"))
 
 
-def paused(booking: object) -> int:
+def paused(booking: Booking) -> int:
     with as_system():
         return Pause.objects.filter(booking=booking).count()
 
