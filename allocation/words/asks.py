@@ -52,6 +52,7 @@ SENTENCES: dict[str, Promise] = {
     ),
     "ask_node_number": gettext_lazy("The number of nodes can't be chosen. Give the number of GPUs."),
     "ask_two_requests": gettext_lazy("These are two requests. Send them one after the other."),
+    "ask_currency": gettext_lazy("Amounts are in EUR."),
     "ask_money": gettext_lazy("A request has no limit of money: each option shows its price."),
     "ask_hour_h": gettext_lazy("“%(token)s” is a duration. Write the time as “%(clock)s”."),
     "ask_one_or_other": gettext_lazy("Do you mean %(first)s or %(last)s?"),

@@ -24,7 +24,7 @@ from tenants.api.endpoints import Endpoints
 from tenants.models import Scope, Tier
 from tenants.rules.operator_roles import Area
 
-rest = Endpoints(Scope.BOOK)
+rest = Endpoints(Scope.BOOK, in_project=True)
 operators = Endpoints(Scope.ADMIN, for_operators=True, area=Area.FLEET)
 of_nodes = Endpoints(Scope.ADMIN, for_operators=True, area=Area.NODES)
 

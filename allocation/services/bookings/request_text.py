@@ -7,10 +7,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.models import Gpu
 from allocation.points import WORKLOADS_KNOWN
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
+from allocation.services.bookings.checks.hosts import where_check
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.models import Project
@@ -119,13 +121,25 @@ def kinds_said(project: str, text: str) -> list[str]:
 
 
 def lines_that_work(parsed: Parsed, catalogue: Catalogue, now: datetime, zone: str) -> list[dict[str, str]]:
-    """The corrected lines that are whole requests. Others, which leave a problem, are for people who
-    read on as they type."""
+    """The corrected lines that are whole requests, of hardware that the site has. Others, which leave a
+    problem, are for people who read on as they type."""
     again = (
         (each, parse_ask(each.text, catalogue=catalogue, now=now, zone=ZoneInfo(zone)))
         for each in parsed.repairs
     )
-    return [{"request": each.text} for each, found in again if not found.problems and not found.missing]
+    whole = ((each, found) for each, found in again if not found.problems and not found.missing)
+    return [{"request": each.text} for each, found in whole if _is_there(found)]
+
+
+def _is_there(parsed: Parsed) -> bool:
+    """Whether the site has the GPUs of a request where it wants them, used or not."""
+    try:
+        ask = parsed.document(first=True, many=True)
+        where_check(ask)
+    except (AskError, Refused):
+        return False
+    whole = (part for part in ask.parts if part.profile is None and part.share is None)
+    return all(part.count <= Gpu.objects.filter(gpu_class__in=part.classes).count() for part in whole)
 
 
 def _not_understood(text: str, parsed: Parsed, lines: list[dict[str, str]]) -> Refused:

@@ -373,5 +373,6 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         pin=() if option.kind == "unpinned" else asked.pin,
         groups=asked.groups,
         data=asked.data,
+        most_cost=asked.most_cost,
         **where,
     )

@@ -72,3 +72,24 @@ def test_a_slice_that_a_class_does_not_have_names_the_class_as_pages_do(site: Si
     refused = said(site.researcher.post("quotes", body))
     assert refused["code"] == "impossible_profile"
     assert refused["detail"].startswith("H100"), refused["detail"]
+
+
+def test_a_line_for_hardware_that_is_not_there_is_not_offered(site: Site) -> None:
+    body = {"project": "folding", "request": "500 x 1 h100 2h"}
+    refused = said(site.researcher.post("bookings", body))
+    offered = [each["request"] for each in refused["alternatives"] if "request" in each]
+    assert any(each.startswith("array of 500") for each in offered), offered
+    assert "500 h100 2h" not in offered
+
+
+def test_the_last_start_has_the_hour_of_the_day_that_was_asked_for(site: Site) -> None:
+    with as_owner():
+        site.people["researcher"].time_zone = "Europe/Berlin"
+        site.people["researcher"].save()
+    asked = timezone.now() + timedelta(days=200)
+    for day in (asked, asked + timedelta(days=120)):
+        line = f"1 h100 2h at {day:%Y-%m-%d} 10:00"
+        refused = said(site.researcher.post("quotes", {"project": "folding", "request": line}))
+        lines = [each["request"] for each in refused["alternatives"] if "request" in each]
+        assert lines
+        assert all(each.split(" at ")[1].split(" ")[1] == "10:00" for each in lines if " at " in each), lines

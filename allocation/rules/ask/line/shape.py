@@ -25,7 +25,7 @@ from allocation.rules.ask.words.document import (
 )
 from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memory, key_of
 from allocation.rules.ask.words.numbers import number_of
-from allocation.rules.ask.words.parsed import ClassEntry, Repair
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, ClassEntry, Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 from tenants.platform.coded import coded
 
@@ -215,8 +215,12 @@ def read_burst(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `may burst up to EUR 60`: machines may be rented for it for so much."""
     span = span_of(*tokens)
     amount = re.findall(r"\d+(?:\.\d+)?", str(tokens[0]))[-1]
+    if re.search(r"usd|gbp|[$£]", str(tokens[0])):
+        repairs = reading.replacements(span, f"may burst up to EUR {amount}")
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_currency"), span, repairs)
+        return
     try:
-        reading.set_value("most_cost", cost_of(amount), f"may burst up to {amount}", span)
+        reading.set_value("most_cost", cost_of(amount), f"may burst up to EUR {amount}", span)
     except AskError as error:
         reading.add_problem(error.code, error.text, span)
 

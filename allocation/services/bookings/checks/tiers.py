@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, Override, TierVersion
@@ -240,7 +240,7 @@ def _zone_of_reader(use: TierUse) -> ZoneInfo:
 def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
     """Returns the refusal, with the last start at the same time of the day within the limit."""
     days, latest = seconds_text(most.value or 0), use.now + timedelta(seconds=most.value or 0)
-    same_hour = starts - timedelta(days=-(-(starts - latest) // timedelta(days=1)))
+    same_hour = _same_hour_by(starts, latest, _zone_of_reader(use))
     latest = same_hour if same_hour > use.now else latest.replace(second=0, microsecond=0)
     over = int((starts - use.now).total_seconds()) - (most.value or 0)
     return refusal(
@@ -252,6 +252,18 @@ def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
         numbers={"horizon_seconds": most.value, "latest": latest.isoformat()},
         more=_more(Override.Kind.NOTICE, use, over),
     )
+
+
+def _same_hour_by(starts: datetime, latest: datetime, zone: ZoneInfo) -> datetime:
+    """The last instant by `latest` with the time of day of `starts` in the zone, also where clocks change
+    between them."""
+    local = starts.astimezone(zone)
+    day = latest.astimezone(zone).date()
+    for back in range(2):
+        found = local.replace(year=day.year, month=day.month, day=day.day) - timedelta(days=back)
+        if found.astimezone(UTC) <= latest:
+            break
+    return found.astimezone(UTC)
 
 
 def _outside_hours(use: TierUse, not_before: datetime) -> Refused:
