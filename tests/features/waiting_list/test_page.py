@@ -20,6 +20,8 @@ def test_an_offer_in_one_of_several_windows_is_asked_for_on_the_page() -> None:
     address = f"/t/{member.tenant.slug}/offers"
     page = client.get(address).content.decode()
     assert "Wait for one of several times" in page
+    for name in ("request", "project", "since_1", "until_1", "since_3", "until_3"):
+        assert page.count(f'name="{name}"') == 1, name
     day = timezone.now() + timedelta(days=2)
     assert member.project is not None
     slug = member.project.slug
