@@ -317,9 +317,10 @@ _PLACES = {
 }
 # By whether some GPUs are the own ones, and whether the owner of the others waits for them.
 _BORROWED_UNTIL_ITS_END = {
-    False: gettext_lazy("On borrowed GPUs: ends at its time, and can't be extended."),
+    False: gettext_lazy("On borrowed GPUs: never paused, and at most as long as its tier can borrow."),
     True: gettext_lazy(
-        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: ends at its time, and can't be extended."
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: never paused, and at most as long as "
+        "its tier can borrow."
     ),
 }
 _BORROWED = {

@@ -226,7 +226,9 @@ def test_every_text_can_be_extracted() -> None:
 
 def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
     why = reason("borrowed", own=2 * 56_000, borrowed=2 * 56_000, lasts=1)
-    assert sentence(why) == "On 2 own and 2 borrowed GPUs: ends at its time, and can't be extended."
+    assert sentence(why) == (
+        "On 2 own and 2 borrowed GPUs: never paused, and at most as long as its tier can borrow."
+    )
     bound = reason(
         "guarantee_only",
         used=0,

@@ -224,7 +224,7 @@ def test_a_quote_says_that_a_loan_that_nobody_can_pause_ends_at_its_time(real_db
         (option, *_) = quote_make(actor=helix.actor, request=request, now=NOW).options
     assert option.notes == (
         "2 own + 2 borrowed",
-        "never paused, so it ends at its time and can't be extended; this tier borrows for at most 4 h",
+        "never paused, so it ends at its time; this tier borrows for at most 4 h in all, extensions included",
     )
     loan = requested_booking(helix, an_ask(4, hours=4), "standard")
     cycle(NOW)
