@@ -179,13 +179,14 @@ def _guarantee_only(facts: Facts) -> str:
     if "borrow_seconds" in facts:
         text = _(
             "A tier that is never paused can borrow for at most %(borrow_length)s: %(left_gpus)s "
-            "of the %(guaranteed_gpus)s %(gpu_class)s guaranteed to your project are left; this "
-            "needs %(asked_gpus)s."
+            "of the %(guaranteed_gpus)s %(gpu_class)s that your project can have of your "
+            "organisation's guarantee are left; this needs %(asked_gpus)s."
         )
         return text % left
     text = _(
         "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
-        "%(gpu_class)s guaranteed to your project are left; this needs %(asked_gpus)s."
+        "%(gpu_class)s that your project can have of your organisation's guarantee are left; this "
+        "needs %(asked_gpus)s."
     )
     return text % left
 

@@ -237,4 +237,7 @@ def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
         gpu_class="h100",
         borrow_seconds=14_400,
     )
-    assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1")
+    assert sentence(bound) == (
+        "A tier that is never paused can borrow for at most 4 h: 1 of the 1 h100 that your project can "
+        "have of your organisation's guarantee are left; this needs 2."
+    )
