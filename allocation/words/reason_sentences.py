@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from allocation.words.amounts import Facts, data_place
-from allocation.words.queue import overtaken_text
+from allocation.words.queue import makes_room_text, overtaken_text
 from allocation.words.where import WHERE
 
 Text = Callable[[Facts], str] | Promise | str
@@ -252,29 +252,6 @@ def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
     return paused
 
 
-def _makes_room(facts: Facts) -> str:
-    if "unnotified" not in facts:
-        text = ngettext(
-            "It starts when %(pauses)s paused booking has made room.",
-            "It starts when %(pauses)s paused bookings have made room.",
-            int(facts["pauses"]),
-        )
-    elif facts["unnotified"] == facts["pauses"]:
-        text = ngettext(
-            "Its planned start needs the GPUs of %(pauses)s running booking, which has no notice "
-            "yet. It gets notice shortly before, if nothing else makes room.",
-            "Its planned start needs the GPUs of %(pauses)s running bookings, which have no notice "
-            "yet. They get notice shortly before, if nothing else makes room.",
-            int(facts["pauses"]),
-        )
-    else:
-        text = _(
-            "Its planned start needs the GPUs of %(pauses)s bookings. Without a notice yet: "
-            "%(unnotified)s; it is given shortly before, if nothing else makes room."
-        )
-    return text % facts
-
-
 def _host_too_small(facts: Facts) -> str:
     if facts["most"] and facts["level"] == "any":
         return _("The nodes have %(host)s for %(most)s %(gpu_class)s in all.") % facts
@@ -421,7 +398,7 @@ SENTENCES: dict[str, Text] = {
     "stopped": gettext_lazy(
         "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."
     ),
-    "makes_room": _makes_room,
+    "makes_room": makes_room_text,
     "taken_back": _taken_back,
     "higher_tier": _least_lost(
         gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")

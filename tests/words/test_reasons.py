@@ -101,6 +101,12 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     (
         "makes_room",
+        {"pauses": 1, "unnotified": 1, "until": 1_800_000_000},
+        "Its planned start needs the GPUs of 1 running booking, which is protected for some time after "
+        "its start or resume. It gets notice when that is over, if nothing else makes room.",
+    ),
+    (
+        "makes_room",
         {"pauses": 3, "unnotified": 1},
         "Its planned start needs the GPUs of 3 bookings. Without a notice yet: 1; it is given "
         "shortly before, if nothing else makes room.",
