@@ -256,6 +256,8 @@ _SENTENCES: dict[str, Text] = {
     # Planned starts that change
     "start_later": gettext_lazy("Its planned start is later now. %(because)s"),
     "start_earlier": gettext_lazy("Its planned start is earlier now."),
+    "resume_later": gettext_lazy("It is planned to resume later now. %(because)s"),
+    "resume_earlier": gettext_lazy("It is planned to resume earlier now."),
     "rebound": gettext_lazy(
         "Moved from %(source)s to %(target)s before its start, so that more bookings fit. "
         "Its time stays the same."

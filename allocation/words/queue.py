@@ -1,4 +1,6 @@
-"""Bookings ahead in the queue by each key of the order, and what would change that, in words."""
+"""Bookings ahead in the queue by each key of the order, what would change that, and bookings that
+make room for a start, in words.
+"""
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -101,3 +103,36 @@ _MOVERS = {
 def mover_text(strength: str | None) -> str:
     """Returns whose bookings can make a start of this strength later; unknown is expected."""
     return str(_MOVERS[strength or "expected"])
+
+
+def makes_room_text(facts: Facts) -> str:
+    """Returns what a start with victims waits for: their pause, their notice or their protection."""
+    if "unnotified" not in facts:
+        text = ngettext(
+            "It starts when %(pauses)s paused booking has made room.",
+            "It starts when %(pauses)s paused bookings have made room.",
+            int(facts["pauses"]),
+        )
+    elif "until" in facts:
+        text = ngettext(
+            "Its planned start needs the GPUs of %(pauses)s running booking, which is protected for some "
+            "time after its start or resume. It gets notice when that is over, if nothing else makes room.",
+            "Its planned start needs the GPUs of %(pauses)s bookings, of which some are protected for some "
+            "time after their start or resume. They get notice when that is over, if nothing else makes "
+            "room.",
+            int(facts["pauses"]),
+        )
+    elif facts["unnotified"] == facts["pauses"]:
+        text = ngettext(
+            "Its planned start needs the GPUs of %(pauses)s running booking, which has no notice "
+            "yet. It gets notice shortly before, if nothing else makes room.",
+            "Its planned start needs the GPUs of %(pauses)s running bookings, which have no notice "
+            "yet. They get notice shortly before, if nothing else makes room.",
+            int(facts["pauses"]),
+        )
+    else:
+        text = _(
+            "Its planned start needs the GPUs of %(pauses)s bookings. Without a notice yet: "
+            "%(unnotified)s; it is given shortly before, if nothing else makes room."
+        )
+    return text % facts

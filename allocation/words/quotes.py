@@ -60,8 +60,8 @@ _NOTES: dict[str, Promise] = {
     "speed": gettext_lazy("%(speed)s× as fast"),
     "borrowed": gettext_lazy("%(own_gpus)s own + %(borrowed_gpus)s borrowed"),
     "on_loan": gettext_lazy(
-        "never paused, so it ends at its time and can't be extended; this tier borrows for at most "
-        "%(longest)s"
+        "never paused, so it ends at its time; this tier borrows for at most %(longest)s in all, "
+        "extensions included"
     ),
     "within_guarantee": gettext_lazy(
         "within your guarantee: may start earlier if others return borrowed GPUs"

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from allocation.words.amounts import Facts, data_place
-from allocation.words.queue import overtaken_text
+from allocation.words.queue import makes_room_text, overtaken_text
 from allocation.words.where import WHERE
 
 Text = Callable[[Facts], str] | Promise | str
@@ -179,13 +179,14 @@ def _guarantee_only(facts: Facts) -> str:
     if "borrow_seconds" in facts:
         text = _(
             "A tier that is never paused can borrow for at most %(borrow_length)s: %(left_gpus)s "
-            "of the %(guaranteed_gpus)s %(gpu_class)s guaranteed to your project are left; this "
-            "needs %(asked_gpus)s."
+            "of the %(guaranteed_gpus)s %(gpu_class)s that your project can have of your "
+            "organisation's guarantee are left; this needs %(asked_gpus)s."
         )
         return text % left
     text = _(
         "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
-        "%(gpu_class)s guaranteed to your project are left; this needs %(asked_gpus)s."
+        "%(gpu_class)s that your project can have of your organisation's guarantee are left; this "
+        "needs %(asked_gpus)s."
     )
     return text % left
 
@@ -251,29 +252,6 @@ def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
     return paused
 
 
-def _makes_room(facts: Facts) -> str:
-    if "unnotified" not in facts:
-        text = ngettext(
-            "It starts when %(pauses)s paused booking has made room.",
-            "It starts when %(pauses)s paused bookings have made room.",
-            int(facts["pauses"]),
-        )
-    elif facts["unnotified"] == facts["pauses"]:
-        text = ngettext(
-            "Its planned start needs the GPUs of %(pauses)s running booking, which has no notice "
-            "yet. It gets notice shortly before, if nothing else makes room.",
-            "Its planned start needs the GPUs of %(pauses)s running bookings, which have no notice "
-            "yet. They get notice shortly before, if nothing else makes room.",
-            int(facts["pauses"]),
-        )
-    else:
-        text = _(
-            "Its planned start needs the GPUs of %(pauses)s bookings. Without a notice yet: "
-            "%(unnotified)s; it is given shortly before, if nothing else makes room."
-        )
-    return text % facts
-
-
 def _host_too_small(facts: Facts) -> str:
     if facts["most"] and facts["level"] == "any":
         return _("The nodes have %(host)s for %(most)s %(gpu_class)s in all.") % facts
@@ -317,9 +295,10 @@ _PLACES = {
 }
 # By whether some GPUs are the own ones, and whether the owner of the others waits for them.
 _BORROWED_UNTIL_ITS_END = {
-    False: gettext_lazy("On borrowed GPUs: ends at its time, and can't be extended."),
+    False: gettext_lazy("On borrowed GPUs: never paused, and at most as long as its tier can borrow."),
     True: gettext_lazy(
-        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: ends at its time, and can't be extended."
+        "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: never paused, and at most as long as "
+        "its tier can borrow."
     ),
 }
 _BORROWED = {
@@ -419,7 +398,7 @@ SENTENCES: dict[str, Text] = {
     "stopped": gettext_lazy(
         "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."
     ),
-    "makes_room": _makes_room,
+    "makes_room": makes_room_text,
     "taken_back": _taken_back,
     "higher_tier": _least_lost(
         gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")

@@ -296,8 +296,19 @@ class Outcome:
         """The reason of a start with victims; call after those that are due have notice."""
         if not found.victims:
             return ()
-        left = len(self.preemption.to_notify(found)) or None
-        return (reason("makes_room", found.starts, pauses=len(found.victims), unnotified=left),)
+        left = self.preemption.to_notify(found)
+        numbers = {"pauses": len(found.victims), "unnotified": len(left) or None}
+        return (reason("makes_room", found.starts, **numbers, until=self._protected_until(found, left)),)
+
+    def _protected_until(self, found: Fit, left: Iterable[str]) -> int | None:
+        """Until when those without notice are protected; None: that is not why it starts so late."""
+        state = self.state
+        runners = [state.running[each] for each in left]
+        until = max((each.protected for each in runners), default=0)
+        if until <= state.now:
+            return None
+        out = max(map(self.preemption.victim_rules.out, runners))
+        return until if found.starts <= state.first_start(out) else None
 
     def _outside_guarantee(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
         """Bookings whose planned start has lost its guarantee since it was reserved."""

@@ -74,12 +74,13 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None, *, b
     )
     # 4. Withdraw pauses that nobody needs any more; decide extensions without a place in the queue;
     # carry out operators' orders. None of these delays a planned start.
-    withdrawn = withdrawals(state, snapshot, kept)
+    rebinding = Rebinding(state, snapshot)
+    withdrawn = withdrawals(state, snapshot, kept, rebinding)
     extensions = extensions_decide(state, snapshot, kept)
     keys = {turn.request.booking: turn.numbers for turn in turns}
-    outcome = Outcome(state, preemption, Rebinding(state, snapshot), strengths, keys, brief=brief)
+    outcome = Outcome(state, preemption, rebinding, strengths, keys, brief=brief)
     done = {*withdrawn, *outcome.record_orders(relocation_orders_apply(state, snapshot, kept))}
-    outcome.rebinding.keep((each for each in planned if each.booking not in done), kept)
+    rebinding.keep((each for each in planned if each.booking not in done), kept)
     # 5. Walk along the queue. A request without a start takes free room, or room that requests
     # behind it free, or room after moves or pauses that the rules allow. Planned starts stay where
     # they are if nobody ahead has taken their room, and get earlier if there is room. Paused

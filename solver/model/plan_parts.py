@@ -120,12 +120,19 @@ class Parts:
                         self._need(window.part, part, always=True)
 
     def _moves(self) -> None:
-        """A move frees room in its old place."""
+        """A move frees room in its old place, also for who keeps a run without notice."""
+        stays: dict[str, set[str]] = {name: set() for name in self._plan.withdrawn}
+        for row in self._snapshot.held if stays and self._plan.moves else ():
+            if row.booking in stays:
+                stays[row.booking].add(row.place.gpu)
         for move in self._plan.moves:
             left = {place.gpu for place in move.source}
             for window in self._windows:
                 if window.gpus & left and window.meets(move.starts, move.ends):
                     self._need(window.part, ("move", move.booking))
+            for booking, gpus in stays.items():
+                if gpus & left:
+                    self._need(("withdrawal", booking), ("move", move.booking))
 
     def _orders(self) -> None:
         """An order and all of its pauses need each other."""

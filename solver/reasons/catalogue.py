@@ -277,7 +277,7 @@ RULES: tuple[Rule, ...] = (
         "others",
         "explains",
         ("pauses",),
-        optional=("unnotified",),
+        optional=("unnotified", "until"),
     ),
     Rule("R46", "taken_back", "quota", "others", "pauses", ("lost", "tier"), optional=("whose",)),
     Rule("R47", "higher_tier", "policy", "tenant_admin", "pauses", ("lost", "tier")),

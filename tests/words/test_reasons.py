@@ -101,6 +101,12 @@ SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
     ),
     (
         "makes_room",
+        {"pauses": 1, "unnotified": 1, "until": 1_800_000_000},
+        "Its planned start needs the GPUs of 1 running booking, which is protected for some time after "
+        "its start or resume. It gets notice when that is over, if nothing else makes room.",
+    ),
+    (
+        "makes_room",
         {"pauses": 3, "unnotified": 1},
         "Its planned start needs the GPUs of 3 bookings. Without a notice yet: 1; it is given "
         "shortly before, if nothing else makes room.",
@@ -226,7 +232,9 @@ def test_every_text_can_be_extracted() -> None:
 
 def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
     why = reason("borrowed", own=2 * 56_000, borrowed=2 * 56_000, lasts=1)
-    assert sentence(why) == "On 2 own and 2 borrowed GPUs: ends at its time, and can't be extended."
+    assert sentence(why) == (
+        "On 2 own and 2 borrowed GPUs: never paused, and at most as long as its tier can borrow."
+    )
     bound = reason(
         "guarantee_only",
         used=0,
@@ -235,4 +243,7 @@ def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:
         gpu_class="h100",
         borrow_seconds=14_400,
     )
-    assert sentence(bound).startswith("A tier that is never paused can borrow for at most 4 h: 1")
+    assert sentence(bound) == (
+        "A tier that is never paused can borrow for at most 4 h: 1 of the 1 h100 that your project can "
+        "have of your organisation's guarantee are left; this needs 2."
+    )

@@ -15,7 +15,7 @@ from allocation.models import Booking, Decision, MovedStart, PlannedStrength
 from allocation.points import start_delay
 from allocation.queries.bookings.outcomes import start_history
 from allocation.rules.start_range import StartRange, start_range
-from allocation.rules.states import PLANNED_TIMES
+from allocation.rules.states import PLANNED_TIMES, State
 from allocation.services.record.history import Event
 from allocation.words.events import event_text
 from allocation.words.reasons import reason_data
@@ -55,8 +55,11 @@ class PlannedAnew:
 def start_announce(booking: Booking, plan: PlannedAnew, decision: Decision, now: datetime) -> Announcement:
     """Returns what is announced about the new planned start of a locked booking.
 
-    The first range that is announced has no message: the event of the plan says it.
+    The first range that is announced has no message: the event of the plan says it. While it still
+    runs to its pause, when it resumes is news to nobody: each cycle may find another time.
     """
+    if booking.state == State.PAUSING:
+        return Announcement(_facts(plan, _range(booking, plan, now)))
     announced = announced_range(booking)
     if announced is None:
         return Announcement(_facts(plan, _range(booking, plan, now)))
@@ -69,7 +72,7 @@ def start_announce(booking: Booking, plan: PlannedAnew, decision: Decision, now:
     because = reason_data(plan.delayed_by) if is_later and plan.delayed_by else ""
     event = Event(
         "delayed" if is_later else "moved",
-        event_text("start_later" if is_later else "start_earlier", because=because),
+        event_text(_news_of(booking, is_later=is_later), because=because),
         detail={
             **plan.detail,
             "starts": new.earliest.isoformat(),
@@ -83,6 +86,12 @@ def start_announce(booking: Booking, plan: PlannedAnew, decision: Decision, now:
     if is_later and plan.delayed_by is not None:
         receipt = _receipt(booking, plan.delayed_by, (announced, new), decision, now)
     return Announcement(_facts(plan, new), event, receipt)
+
+
+def _news_of(booking: Booking, *, is_later: bool) -> str:
+    """Returns the key of the sentence: what a paused booking waits for is to resume."""
+    what = "resume" if booking.state == State.PAUSED else "start"
+    return f"{what}_later" if is_later else f"{what}_earlier"
 
 
 def announced_range(booking: Booking) -> StartRange | None:

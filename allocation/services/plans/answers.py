@@ -118,11 +118,12 @@ def plan_write(
     for pause in plan.pauses:
         victim, beneficiary = bookings[pause.booking], bookings[pause.beneficiary]
         pause_begin(victim, beneficiary, instant(pause.at), pause.reasons, decision, now)
-    for withdrawn in plan.withdrawn:
-        _withdraw(bookings[withdrawn], now)
     # What a change gives up leaves the calendar before others enter it.
     changes_write(plan, bookings, decision, now)
     _move_all(plan.moves, bookings, fleet, decision, now)
+    # What was planned there since has left, so that a run without notice keeps its place.
+    for withdrawn in plan.withdrawn:
+        _withdraw(bookings[withdrawn], now)
     preemptors = preemptors_of(plan, bookings)
     assignments_write(bookings, plan.assigns, fleet, decision, now, preemptors)
     _waits_write(plan.waits, bookings, decision, now)

@@ -1,6 +1,6 @@
 """Quotes of changes: price, start and place in the queue, before anything is changed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -207,8 +207,15 @@ class _Trial:
         why = self.site.why_not_longer(str(self.booking.id), seconds(until))
         if why is None:
             return "", ()
-        possible = dict(why.numbers).get("possible_until")
-        return sentence(why), () if possible is None else (instant(int(possible)),)
+        return sentence(why), tuple(self._shorter(dict(why.numbers)))
+
+    def _shorter(self, numbers: Mapping[str, int | str]) -> Iterator[datetime]:
+        """The end of the free room, and that of the longest window for which its tier borrows."""
+        if "possible_until" in numbers:
+            yield instant(int(numbers["possible_until"]))
+        starts = self.booking.planned_starts
+        if "borrow_seconds" in numbers and starts is not None:
+            yield starts + timedelta(seconds=int(numbers["borrow_seconds"]))
 
 
 def _site(now: datetime) -> Availability:

@@ -140,6 +140,8 @@ def borrowed_words(booking: Booking, ctx: PageContext) -> str:
     if not booking.borrowed_units:
         return ""
     what = _borrowed_part(booking.borrowed_units, ctx.units)
+    if not booking.tier.pausable:
+        return f"Borrows {what} before it ends: never paused, ends at its time."
     if booking.at_risk_from is None:
         return f"Borrows {what} before it ends: can be paused when their owner needs them."
     since = moment_words(booking.at_risk_from, ctx.zone, ctx.now)

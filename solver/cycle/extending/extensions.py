@@ -107,10 +107,11 @@ def rest_of(state: CycleState, held: tuple[Held, ...], until: int) -> tuple[Fit,
 
 def _stretch(state: CycleState, row: Held, starts: int, until: int) -> Fit:
     """The stretch that the extension adds to one allocation, without its place. What is never
-    paused borrows for a bounded window, so a later end stays within the guarantee."""
+    paused borrows for a bounded window, so a later end than that stays within the guarantee."""
     gpu_class = state.class_of(row.place.gpu) or ""
     demand = demand_of_held(row, gpu_class, until - starts)
-    if state.quota.tier(demand.tier).borrow:
+    longest = state.quota.tier(demand.tier).borrow
+    if longest and until - row.starts > longest:
         demand = replace(demand, tier=demand.tier.removesuffix(WITHIN) + WITHIN)
     return Fit(demand, (), starts)
 

@@ -15,6 +15,7 @@ from solver.model.plan import Plan, Waiting
 from solver.model.policy import Policy
 from solver.reasons.catalogue import UNPROVEN
 from solver.reasons.reason import Reason
+from solver.rebinding.rebinding import Rebinding
 from solver.state.cycle_state import CycleState
 
 
@@ -58,12 +59,14 @@ def _is_proven(wait: Waiting) -> bool:
     return bool(wait.places) and all(why.code not in UNPROVEN for why in wait.reasons[:1])
 
 
-def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> tuple[str, ...]:
+def withdrawals(
+    state: CycleState, snapshot: Snapshot, kept: dict[str, Fit], rebinding: Rebinding
+) -> tuple[str, ...]:
     """Bookings whose notice is withdrawn, because nobody needs their room and they can keep it.
 
-    The planned resume of such a booking is dropped. A pause stays when something reserved since is
-    in the way; where the claim still has its start, that is reserved and in the way too, unless it
-    has room elsewhere.
+    The planned resume of such a booking is dropped. What was reserved since on their places moves
+    to other ones at its own second; a pause stays when there are none. Where the claim still has
+    its start, that is reserved and in the way too, unless it has room elsewhere.
     """
     asked = (*snapshot.unneeded, *_of_standing_claims(snapshot, kept))
     held = held_by(snapshot, asked)
@@ -73,7 +76,7 @@ def withdrawals(state: CycleState, snapshot: Snapshot, kept: dict[str, Fit]) -> 
         if own is not None:
             state.free(own)
         rows = tuple(held[each.booking])
-        if rows and _can_stay(state, snapshot, rows, each.until, kept):
+        if rows and _can_stay(state, snapshot, rows, each.until, kept, rebinding):
             found.append(each.booking)
         elif own is not None:
             state.reserve(own)
@@ -91,7 +94,12 @@ def _of_standing_claims(snapshot: Snapshot, kept: dict[str, Fit]) -> Iterator[Ex
 
 
 def _can_stay(
-    state: CycleState, snapshot: Snapshot, held: tuple[Held, ...], until: int, kept: dict[str, Fit]
+    state: CycleState,
+    snapshot: Snapshot,
+    held: tuple[Held, ...],
+    until: int,
+    kept: dict[str, Fit],
+    rebinding: Rebinding,
 ) -> bool:
     """Reserve what they had until then, if nobody was given it since; False: nothing has changed.
 
@@ -100,13 +108,30 @@ def _can_stay(
     """
     wanted = rest_of(state, held, until)
     outside = tuple(part for found in wanted for part in _outside_maintenance(state, found))
-    if _why_over(state, snapshot, wanted, kept) or room_blocks(state, outside, kept):
+    if _why_over(state, snapshot, wanted, kept) or not _has_room(state, outside, kept, rebinding):
         return False
     for found in wanted:
         # Maintenance has taken its room, too, so it is not free.
         state.take(found)
         for use in state.uses(found.demand):
             state.quota.add(use, found.window)
+    return True
+
+
+def _has_room(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit], rebinding: Rebinding) -> bool:
+    """Whether the room is free, if need be after moves of planned starts and of written rows."""
+    if room_blocks(state, wanted, kept) is None:
+        return True
+    written: dict[str, Fit] = {}
+    for found in wanted:
+        written |= rebinding.near(found.demand.gpu_class, found.window)
+    reserved = kept | written
+    if not written or room_blocks(state, wanted, reserved):
+        return False
+    kept.update((booking, reserved[booking]) for booking in kept if booking not in written)
+    for booking, before in sorted(written.items()):
+        if reserved[booking] is not before:
+            rebinding.movable.move(before.demand.gpu_class, {booking: reserved[booking]})
     return True
 
 

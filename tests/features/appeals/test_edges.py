@@ -1,11 +1,14 @@
 """Contested pauses over REST and on pages."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from allocation.features.appeals.models import PauseAppeal
-from allocation.models import Booking
+from allocation.models import Booking, Pause
 from allocation.rules.states import State
 from tests.api.builders import Site, said
 from tests.builders_allocation import HOUR, a_booking
@@ -73,6 +76,10 @@ def test_an_appeal_by_rest(site: Site, paused: Booking) -> None:
 def test_an_appeal_on_pages(site: Site, paused: Booking) -> None:
     page = f"/t/helix/bookings/{paused.label}"
     assert "Contest pause 1" in shown(site, "researcher", page)
+    with as_system():
+        Pause.objects.update(notified_at=F("deadline") - timedelta(minutes=17))
+        minute = Pause.objects.get().deadline.minute
+    assert f":{minute:02}, if it should not have happened" in shown(site, "researcher", page)
     assert "Contest pause 1" not in shown(site, "viewer", page)
     form = f"{page}/pauses/1/contest"
     assert "It borrows what others are guaranteed" in shown(site, "researcher", form)

@@ -8,6 +8,7 @@ from django.db import DatabaseError, transaction
 
 from allocation.models import Booking, BookingEvent, Decision, Gpu, MovedStart
 from allocation.services.bookings.change.changes import booking_extend
+from allocation.services.plans.announced_starts import PlannedAnew, start_announce
 from allocation.services.snapshot.snapshot import seconds, snapshot_take
 from solver import Place, Plan, Waiting
 from solver.model.inputs import AFTER_ALL, Strength
@@ -118,6 +119,30 @@ def test_a_start_that_is_worth_more_is_announced_without_slack(plant: Plant, lab
     plant.round()
     assert fresh(booking).state == "active"
     assert announced(booking) == (0, 0, "firm")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("pausing", ["", ""]),
+        ("paused", ["It is planned to resume later now.", "It is planned to resume earlier now."]),
+        ("queued", ["Its planned start is later now.", "Its planned start is earlier now."]),
+    ],
+)
+def test_a_paused_booking_is_said_to_resume_and_a_running_one_says_nothing(
+    plant: Plant, lab: Lab, state: str, words: list[str]
+) -> None:
+    said = []
+    booking = requested(plant, lab)
+    booking.state, booking.planned_strength = state, "guaranteed"
+    booking.announced_from = booking.announced_until = NOW + 8 * HOUR
+    for hours in (12, 4):
+        plan = PlannedAnew(NOW + hours * HOUR, "guaranteed")
+        with as_system():
+            news = start_announce(booking, plan, Decision(), NOW)
+        assert news.facts["announced_from"] == NOW + hours * HOUR
+        said.append(str(news.event.sentence) if news.event else "")
+    assert said == words
 
 
 def test_a_start_that_waits_for_gpus_to_clear_is_on_time(plant: Plant, lab: Lab) -> None:

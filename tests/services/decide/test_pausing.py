@@ -86,7 +86,6 @@ def test_a_pause_goes_all_the_way_and_the_bill_has_both_runs(plant: Plant, lab: 
         "starting",
         "started",
         "pause_noticed",
-        "moved",
         "paused",
         "scheduled",
         "starting",

@@ -14,13 +14,14 @@ from allocation.services.record.costs import booking_cost
 from allocation.services.record.open_pauses import NOTIFY_MARGIN, pauses_unneeded
 from allocation.services.runs.pause_choices import booking_saved, more_time_request
 from allocation.services.snapshot.quota_rows import used_read
-from allocation.services.snapshot.snapshot import CLEARING_SECONDS
+from allocation.services.snapshot.snapshot import CLEARING_SECONDS, seconds
 from billing.rates import Spell
+from solver import Assign, Plan
 from tenants.models import Tier
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
 from tests.roles import as_system
-from tests.services.pause_plans import GRACE, pause_of, pause_plan, plan_written
+from tests.services.pause_plans import GRACE, pause_of, pause_plan, places_on, plan_written
 from tests.services.paused import (
     all_is_well,
     desired,
@@ -224,6 +225,27 @@ def test_a_notice_stays_while_its_claim_has_only_what_it_is_to_leave_itself(
     with as_system():
         assert fresh(claim).state == fresh(small).state == "pausing"
         assert list(pauses_unneeded(plant.now)) == []
+
+
+def test_a_window_that_was_given_its_place_since_moves_to_a_free_gpu(
+    plant: Plant, lab: Lab, rival: Lab
+) -> None:
+    small, other = running(plant, lab, an_ask(1)), running(plant, rival, an_ask(1, hours=1))
+    strong = noticed(plant, small, rival, ask=an_ask(1, hours=1))
+    window = requested(plant, rival, an_ask(1, hours=0.25, starts=plant.now + 90 * MINUTE))
+    with as_system():
+        place, starts = places_on(small)[0], seconds(plant.now + 90 * MINUTE)
+    given = Assign(str(window.id), "h100", (place,), starts, starts + 900)
+    plan_written(Plan((given,), (), (), ()), plant.now)
+    assert (fresh(small).state, fresh(window).state) == ("pausing", "scheduled")
+    cancelled(plant, rival, strong)
+    assert (fresh(small).state, fresh(window).state) == ("active", "scheduled")
+    with as_system():
+        assert places_on(window)[0].gpu == places_on(other)[0].gpu != places_on(small)[0].gpu
+    planned = fresh(window).planned_starts
+    assert planned is not None
+    assert seconds(planned) == starts
+    assert all_is_well()
 
 
 def test_the_database_takes_no_notice_back_that_was_answered(plant: Plant, lab: Lab, rival: Lab) -> None:

@@ -11,6 +11,7 @@ from allocation.models import Booking, Gpu
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import booking_extend
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.policy.activations import policy_publish
 from allocation.services.quotes.changes import LaterEnds, later_ends
 from billing.services import Rung, hold_place, ladder_set
 from tenants.models import Quota, Tier
@@ -79,6 +80,13 @@ def a_ladder(lab: Lab, gpu: Gpu) -> None:
         )
 
 
+def on_loan(lab: Lab, gpu: Gpu) -> None:
+    """Its tenant is guaranteed nothing, and its tier borrows for three hours and a half."""
+    with as_system():
+        Quota.objects.update(guaranteed_units=0, borrow_limit_units=2 * UNITS_PER_GPU)
+        policy_publish(document={"borrow_windows": {"*": int(3.5 * 3600)}}, now=NOW)
+
+
 def in_the_way(lab: Lab, gpu: Gpu) -> None:
     after(lab, gpu, NOW + 3.5 * HOUR)
 
@@ -95,6 +103,7 @@ def at_once(lab: Lab, gpu: Gpu) -> None:
         (at_once, (), TAKEN),
         (a_short_tier, (1, 1.5), "may last 3h 30m"),
         (a_full_quota, (1,), "in use or booked"),
+        (on_loan, (1, 1.5), "can borrow for at most 3 h 30 min"),
         (no_money, (1, 2, 13 / 6), "is left in the budget"),
         (a_ladder, (), "takes no new bookings from 1 % on, and no longer ones"),
     ],

@@ -110,13 +110,20 @@ class TestAdmission:
             Quota.objects.update(guaranteed_units=UNITS_PER_GPU, borrow_limit_units=None)
         found = refused(lab, an_ask(2))
         assert (found.code, found.rule, found.kind) == ("guarantee_only", "R41", "quota")
-        assert "is guaranteed 1 h100; this needs 2" in found.sentence
+        assert "Your organisation is guaranteed 1 h100; this needs 2" in found.sentence
         assert found.alternatives == [
             {"tier": "flex", "name": "Flex"},
             {"count": 1, "gpu_class": "h100"},
         ]
         assert found.owner == "operator", "its organisation is guaranteed no more"
         assert requested_booking(lab, an_ask(2), "flex").state == "requested"
+
+    def test_the_refusal_names_the_organisation_whose_guarantee_a_project_can_have(self, lab: Lab) -> None:
+        flex_tier()
+        with as_system():
+            Quota.objects.update(guaranteed_units=3 * UNITS_PER_GPU, borrow_limit_units=None)
+        a_quota(lab.tenant, project=lab.project, guaranteed=1)
+        assert "Your organisation is guaranteed 3 h100; this needs 4" in refused(lab, an_ask(4)).sentence
 
     def test_a_project_is_sure_of_what_other_projects_do_not_keep(self, lab: Lab) -> None:
         other = a_project(lab.tenant)
@@ -224,7 +231,7 @@ def test_a_quote_says_that_a_loan_that_nobody_can_pause_ends_at_its_time(real_db
         (option, *_) = quote_make(actor=helix.actor, request=request, now=NOW).options
     assert option.notes == (
         "2 own + 2 borrowed",
-        "never paused, so it ends at its time and can't be extended; this tier borrows for at most 4 h",
+        "never paused, so it ends at its time; this tier borrows for at most 4 h in all, extensions included",
     )
     loan = requested_booking(helix, an_ask(4, hours=4), "standard")
     cycle(NOW)

@@ -58,6 +58,17 @@ class TestLeadTime:
         (row,) = plan.assigns
         assert (row.starts, row.ends) == (NOON + GRACE, NOON + HOUR)
 
+    def test_a_start_that_waits_for_the_end_of_a_cool_down_says_so(self) -> None:
+        """Both have resumed a minute ago. A start hours later has another cause."""
+        rows = (*running("old", *FOUR[:2], since=-60), *running("young", *FOUR[2:], since=-60))
+        held = tuple(replace(row, pauses=1) for row in rows)
+        rests = NOON - 60 + POLICY.cool_down
+        for earliest, until in ((0, rests), (self.request, None)):
+            plan = solve(lent(a_claim(count=2, earliest=earliest), held=held), POLICY)
+            (why,) = (each for each in plan.waits[0].reasons if each.code == "makes_room")
+            assert (why.facts["unnotified"], why.facts.get("until")) == (1, until)
+            assert plan.waits[0].starts >= rests
+
     def test_a_notice_that_comes_late_moves_the_start_and_says_so(self) -> None:
         site = lent(a_claim(count=2, earliest=self.request))
         plan = solve(later(site, solve(site, POLICY), self.request - 60), POLICY)

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from solver import Extension, Held, Limit, Notice, Plan, Request, Snapshot, solve
-from tests.solver.builders import HOUR, NOON, POLICY, a_limit, a_planned_start, gpus, whole
+from solver.model.inputs import Together
+from solver.model.plan_parts import CHANGED, LEFT, Parts
+from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_limit, a_planned_start, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, running
 
 NOTICE_ENDS = 10 * 60
@@ -65,6 +67,42 @@ def test_a_planned_start_that_fits_elsewhere_at_its_own_start_gives_way() -> Non
     plan = decided(its_rest(), promised, held=leaving("n1-0"), count=2)
     assert plan.withdrawn == ("notified",)
     assert given(plan) == {"since": ("assign", 0)}
+
+
+def booked(gpu: str = "n1-0", *, level: Together | None = "any") -> Held:
+    """A window later on, which is written and not frozen yet; without a level it can't move."""
+    row = a_held(gpu, booking="booked", tenant="lab", starts=2 * HOUR, ends=3 * HOUR, level=level)
+    return replace(row, project="lab-p", started=False)
+
+
+@pytest.mark.parametrize("later", [None, "since"])
+def test_a_written_window_that_fits_elsewhere_gives_way(later: str | None) -> None:
+    """A window was given the place since; a planned start next to it gives way in the same step."""
+    since = a_claim("since", planned=a_planned_start(4 * HOUR, 1, whole("n1-0"), strength="firm"))
+    requests = (its_rest(), *((since,) if later else ()))
+    plan = decided(*requests, held=(*leaving("n1-0"), booked()), count=2)
+    assert plan.withdrawn == ("notified",)
+    assert [(m.booking, m.places[0].gpu, m.starts - NOON) for m in plan.moves] == [
+        ("booked", "n1-1", 2 * HOUR)
+    ]
+
+
+def test_a_written_window_that_fits_nowhere_else_stands_and_so_does_the_pause() -> None:
+    other = running("other", whole("n1-1"), tenant="third", tier="standard")
+    for held in ((booked(), *other), (booked(level=None),)):
+        plan = decided(its_rest(), held=(*leaving("n1-0"), *held), count=2)
+        assert (plan.withdrawn, plan.moves) == ((), ())
+
+
+def test_the_withdrawal_is_written_only_with_the_move_that_makes_its_room() -> None:
+    site = a_site(its_rest(), held=(*leaving("n1-0"), booked()), fleet=gpus(2))
+    site = replace(site, unneeded=(Extension("notified", NOON + ENDS),))
+    parts = Parts(solve(site, POLICY), site)
+    assert parts.withheld({("move", "booked"): CHANGED}).keys() == {
+        ("move", "booked"),
+        ("withdrawal", "notified"),
+    }
+    assert parts.withheld({("move", "booked"): LEFT}).keys() == {("move", "booked")}
 
 
 def test_a_limit_that_others_use_by_then_holds() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from solver import Extension, Held, Policy, Request, Snapshot, decode, encode, solve
+from solver import Availability, Extension, Held, Policy, Request, Snapshot, decode, encode, solve
 from solver.model.policy import ANY_TIER
 from tests.solver.builders import (
     HOUR,
@@ -71,10 +71,33 @@ def test_work_inside_a_guarantee_goes_before_a_loan_that_was_asked_for_earlier()
     assert starts(site(loan, claim, held=(own,))) == {"claim": 0, "loan": 2 * HOUR}
 
 
-def test_a_loan_is_not_extended_and_a_booking_inside_its_guarantee_is() -> None:
+@pytest.mark.parametrize(("hours", "why"), [(4, []), (4.1, ["guarantee_only"])])
+def test_a_loan_is_extended_up_to_the_window_in_all(hours: float, why: list[str]) -> None:
+    own = a_held("n1-0", booking="own", tenant="lab", project="folding", ends=8 * HOUR)
+    loan = a_held("n1-1", booking="loan", tenant="lab", project="folding", starts=-HOUR, ends=HOUR)
+    longer = Extension("loan", NOON - HOUR + int(hours * HOUR))
+    site_now = site(held=(own, loan), extensions=(longer,))
+    (answer,) = solve(site_now, LENDING).extensions
+    assert [r.code for r in answer.reasons] == why
+    blocked = Availability(replace(site_now, extensions=()), LENDING).why_not_longer("loan", longer.until)
+    assert [blocked.code if blocked else ""] == (why or [""])
+
+
+def test_who_lends_goes_before_a_later_end_of_the_loan() -> None:
+    own = a_held("n1-0", booking="own", tenant="lab", project="folding", ends=8 * HOUR)
+    loan = a_held("n1-1", booking="loan", tenant="lab", project="folding", ends=HOUR)
+    more = replace(a_request("longer", earliest=HOUR, hours=1, submitted=0), fixed=True)
+    claim = a_request("claim", tenant="other", project="else", hours=2, submitted=600)
+    both = site(claim, held=(own, loan), extensions=(Extension("loan", NOON + 2 * HOUR, more),))
+    assert starts(both) == {"claim": HOUR}
+    (answer,) = solve(both, LENDING).extensions
+    assert not answer.granted
+
+
+def test_a_loan_is_not_extended_beyond_the_window_and_a_booking_inside_its_guarantee_is() -> None:
     own = a_held("n1-0", booking="own", tenant="lab", project="folding", ends=2 * HOUR)
     loan = a_held("n1-1", booking="loan", tenant="lab", project="folding", ends=HOUR)
-    extensions = tuple(Extension(name, NOON + 3 * HOUR) for name in ("loan", "own"))
+    extensions = tuple(Extension(name, NOON + 5 * HOUR) for name in ("loan", "own"))
     both = solve(site(held=(own, loan), extensions=extensions[:1]), LENDING).extensions
     assert [[r.code for r in each.reasons] for each in both] == [["guarantee_only"]]
     (alone,) = solve(site(held=(own,), extensions=extensions[1:]), LENDING).extensions

@@ -12,7 +12,7 @@ from allocation.rules.ask.words.document import AskGroup
 from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import booking_summary
-from tenants.models import Membership
+from tenants.models import Membership, Tier
 from tests.builders import UNITS_PER_GPU, a_member, a_project
 from tests.builders_allocation import a_model
 from tests.roles import as_system
@@ -40,6 +40,8 @@ def _change(booking: Booking, **values: object) -> Booking:
 def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     member = a_member(a_project())
     booking = a_booking(member, now=NOW, state=State.ACTIVE)
+    with as_system():
+        Tier.objects.update(pausable=True)
     ask = {**booking.ask, "count": 10}
     booking = _change(booking, ask=ask, planned_class="h100", borrowed_units=2 * UNITS_PER_GPU)
     scene = replace(SCENE, units=10 * UNITS_PER_GPU)
@@ -52,6 +54,19 @@ def test_what_is_borrowed_is_said_and_from_when_on_it_is_at_risk() -> None:
     assert "GPUs: at risk from" in page
     all_of_it = booking_summary(booking, replace(SCENE, units=2 * UNITS_PER_GPU), may_change=True)
     assert all_of_it.borrowed.startswith("Borrows up to all its GPUs: at risk")
+
+
+def test_what_is_never_paused_is_not_said_to_be_at_risk() -> None:
+    member = a_member(a_project())
+    booking = a_booking(member, now=NOW, state=State.SCHEDULED)
+    booking = _change(booking, planned_class="h100", borrowed_units=UNITS_PER_GPU)
+    booking.tier.pausable = False
+    scene = replace(SCENE, units=4 * UNITS_PER_GPU)
+    for risk in (None, NOW.replace(hour=13)):
+        booking.at_risk_from = risk
+        assert booking_summary(booking, scene, may_change=True).borrowed == (
+            "Borrows up to 1 of its 4 GPUs before it ends: never paused, ends at its time."
+        )
 
 
 def test_a_mixed_booking_borrows_of_the_gpus_of_all_its_groups() -> None:

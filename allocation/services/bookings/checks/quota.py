@@ -190,7 +190,9 @@ def _quota_refusal(needs: QuotaRequest, use: Use, block: Block, guaranteed: int)
             numbers |= {"borrow_seconds": seconds}
         # Its admins can't give more than the organisation is guaranteed.
         owner = "tenant_admin" if use.units <= guaranteed else "operator"
-        sentence = refusal_text(code, name=project.name, tier=tier.name, **numbers)
+        # A project may have all of it that other projects don't keep for themselves.
+        name = _("Your organisation") if block.most >= guaranteed else project.name
+        sentence = refusal_text(code, name=name, tier=tier.name, **numbers)
     elif block.kind == "hours":
         code = "gpu_hours"
         numbers |= {
