@@ -34,6 +34,7 @@ from tenants.access import Actor, access_project
 from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import labels_read
+from tenants.platform.text import whole_number
 from tenants.web.frame import tenant_page
 
 YEARS = range(2000, 2200)
@@ -335,6 +336,7 @@ def _warn_percent(text: str) -> int | None:
     """The share of the alert; None for an empty field, which keeps what is there."""
     if not (text := text.strip()):
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100):
+    percent = whole_number(text)
+    if percent is None or not 1 <= percent <= 100:
         raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
-    return int(text)
+    return percent
