@@ -150,7 +150,6 @@ class Bookings(ApiView):
             subject = UUID(response.data["id"].removeprefix("bk_"))
             return Wait(self.actor.tenant_id, subject, preferences.wait, render)
 
-        @class_names(class_labels)
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise booking_refusal(decided.booking)
