@@ -152,7 +152,7 @@ def _page(
             **_months(month),
             "rows": rows,
             "projects": shown,
-            "totals": _totals(figures, rows, sum(each.is_open for each in shown)),
+            "totals": totals_of(figures, rows, sum(each.is_open for each in shown)),
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
@@ -234,11 +234,12 @@ def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
     return found
 
 
-def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row], open_projects: int) -> Totals | None:
+def totals_of(figures: Sequence[BudgetFigures], rows: Sequence[Row], open_projects: int) -> Totals | None:
+    """The figures above the tree; None without any budget."""
     if not figures:
         return None
     top = [each for each in figures if each.level == "tenant"]
-    counted = top or [each for each in figures if each.level == "project"]
+    counted = [each.in_cents for each in top or [each for each in figures if each.level == "project"]]
 
     def text(name: str) -> str:
         total = sum((getattr(each, name) for each in counted), Decimal(0))

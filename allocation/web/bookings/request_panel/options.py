@@ -34,7 +34,7 @@ from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
 from allocation.web.parts.times import length_words, window_words
 from allocation.words.refusals import refusal_text
-from billing.rules import Period, money_text, share_inside
+from billing.rules import Period, cents_of, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
@@ -212,7 +212,8 @@ def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
     best, whole = quote.options[0], effect.amount or 1
     price = repeats.cost_inside(best, effect.period)
     later = repeats.cost(best) - price
-    spent, held, added = (money_text(each, effect.currency) for each in (effect.spent, effect.held, price))
+    shown = effect.in_cents
+    spent, held, added = (money_text(each, effect.currency) for each in (shown.spent, shown.held, price))
     return {
         "meter": Meter(
             effect.spent * 100 / whole,
@@ -223,7 +224,7 @@ def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
         "spent_text": spent,
         "held_text": held,
         "price_text": added,
-        "left_text": money_text(effect.left - price, effect.currency),
+        "left_text": money_text(shown.left - cents_of(price), effect.currency),
         "too_much": effect.left < price,
         "later_text": money_text(later, effect.currency) if later else "",
         "until": effect.ends - timedelta(days=1),
