@@ -1,7 +1,7 @@
 """Reads prices, budgets and the ledger's consistency."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -26,7 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Guardrail, Transfer
-from billing.rules import Period, units_text
+from billing.rules import Period, cents_apart, units_text
 from tenants.models import Project
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
@@ -83,6 +83,12 @@ class BudgetFigures:
     def period(self) -> Period:
         """The days of the budget."""
         return Period(self.starts, self.ends)
+
+    @property
+    def in_cents(self) -> "BudgetFigures":
+        """The figures for people: in cents, and spent, held and left still add up to the amount."""
+        spent, held, left = cents_apart([self.spent, self.held, self.left])
+        return replace(self, amount=spent + held + left, spent=spent, held=held, left=left)
 
     @property
     def used_percent(self) -> Decimal:

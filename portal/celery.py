@@ -45,7 +45,7 @@ class NamingTask(AnyTask):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Runs the task. The labels are read by the first sentence that needs one."""
-        with class_names(_class_labels):
+        with class_names(_class_labels, _zone_labels):
             return super().__call__(*args, **kwargs)
 
 
@@ -53,6 +53,12 @@ def _class_labels() -> Mapping[str, str]:
     from allocation.queries.fleet.catalogue import class_labels  # noqa: PLC0415 (not before Django)
 
     return class_labels()
+
+
+def _zone_labels() -> Mapping[str, str]:
+    from allocation.queries.fleet.catalogue import zone_labels  # noqa: PLC0415 (not before Django)
+
+    return zone_labels()
 
 
 app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=NamingTask)

@@ -1,4 +1,4 @@
-"""Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`, and the names of GPU classes.
+"""Facts as text: `2 h100`, `16 cores and 64 GiB`, `GPU 2 of n0003`, and the names of GPU classes and zones.
 
 Who answers people opens `class_names`: then sentences have the labels that pages show. Elsewhere, as
 in a cycle of the solver, they have the slugs of requests. What is stored keeps the slug, so a label
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.pools import class_of
-from allocation.words.where import where_said
+from allocation.words.where import where_said, zone_names
 from solver.reasons.reason import Fact
 
 UNITS_PER_GPU = 56_000
@@ -33,14 +33,15 @@ _read: ContextVar[Read] = ContextVar("class_names", default=dict)
 
 
 @contextmanager
-def class_names(read: Read) -> Iterator[None]:
-    """Sentences have the labels by slug that `read` returns. It is called once, by the first
-    sentence that names a class."""
-    token = _read.set(cache(read))
+def class_names(read: Read, zones: Read = dict) -> Iterator[None]:
+    """Sentences have the labels of classes by slug that `read` returns, and the names of zones that
+    `zones` does. Each is called once, by the first sentence that needs it."""
+    token, of_zones = _read.set(cache(read)), zone_names.set(cache(zones))
     try:
         yield
     finally:
         _read.reset(token)
+        zone_names.reset(of_zones)
 
 
 def class_name(slug: str) -> str:

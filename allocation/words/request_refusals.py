@@ -44,6 +44,11 @@ SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
         "refused",
     ),
     "until_or_by": gettext_lazy("Send either `until` or `by`."),
+    "form_key_reused": gettext_lazy(
+        "This form was sent before with other values, and has booked those. Send it once more to book these, "
+        "too."
+    ),
+    "name_too_long": gettext_lazy("A name has at most %(longest)s characters."),
     "booking_too_long": gettext_lazy("A booking can't be that long."),
     "change_ways": gettext_lazy("Send either `request`, or `ask`, or single fields of the request."),
     "duration_or_ends": gettext_lazy("Send either `duration` or `ends`."),

@@ -1,6 +1,7 @@
 """Words on which nodes a request may run, and reasons that say so."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from django.utils.functional import Promise
@@ -9,6 +10,14 @@ from django.utils.translation import gettext_lazy
 
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import gigabytes_text
+
+zone_names: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("zone_names", default=dict)
+"""The names of zones by slug; `class_names` sets it."""
+
+
+def zone_name(slug: str) -> str:
+    """Returns the name of a zone; without one its slug."""
+    return zone_names.get()().get(slug, slug)
 
 
 def energy_words(facts: Mapping[str, Any]) -> str:
@@ -25,7 +34,8 @@ def energy_words(facts: Mapping[str, Any]) -> str:
             "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for cleaner "
             "energy: %(cost)s instead of %(cost_before)s g of CO2 per kWh."
         )
-    return text % {**facts, **amounts}
+    zones = {name: zone_name(str(facts[name])) for name in ("zone", "zone_before")}
+    return text % {**facts, **zones, **amounts}
 
 
 _COSTS = ("cost", "cost_before")
@@ -52,9 +62,9 @@ def where_said(zones: tuple[str, ...], others: tuple[str, ...], storage: str | N
     """Returns these fields of a request in words; empty for none."""
     words = []
     if zones:
-        words.append(_("in %(zones)s") % {"zones": _(" or ").join(zones)})
+        words.append(_("in %(zones)s") % {"zones": _(" or ").join(map(zone_name, zones))})
     if others:
-        words.append(_("outside of %(zones)s") % {"zones": _(" and ").join(others)})
+        words.append(_("outside of %(zones)s") % {"zones": _(" and ").join(map(zone_name, others))})
     if scratch:
         words.append(_("with %(space)s of local NVMe") % {"space": gigabytes_text(scratch)})
     if storage == "shared":

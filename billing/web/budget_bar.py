@@ -48,6 +48,8 @@ class BudgetBar:
 def budget_bar(effect: BudgetFigures) -> BudgetBar:
     """Returns the drawing of the budget."""
 
+    shown = effect.in_cents
+
     def text(amount: Decimal) -> str:
         return money_text(amount, effect.currency)
 
@@ -55,10 +57,10 @@ def budget_bar(effect: BudgetFigures) -> BudgetBar:
     held = min(_percent(effect.held, effect.amount), HUNDRED - spent)
     return BudgetBar(
         period=period_text(effect.period),
-        amount=text(effect.amount),
-        spent=text(effect.spent),
-        held=text(effect.held),
-        left=text(effect.left),
+        amount=text(shown.amount),
+        spent=text(shown.spent),
+        held=text(shown.held),
+        left=text(shown.left),
         spent_percent=spent,
         held_percent=held,
         warn_percent=effect.warn_percent,

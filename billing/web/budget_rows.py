@@ -132,7 +132,7 @@ class Row:
     def _text(self, name: str) -> str:
         if self.figures is None:
             return ""
-        return money_text(getattr(self.figures, name), self.figures.currency)
+        return money_text(getattr(self.figures.in_cents, name), self.figures.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +201,9 @@ class Tree:
         def percent(part: Decimal) -> Decimal:
             return (part * HUNDRED / top).quantize(Decimal("0.01")) if top else Decimal(0)
 
+        shown = figures.in_cents
         spent, held, left, amount = (
-            money_text(each, figures.currency)
-            for each in (figures.spent, figures.held, figures.left, figures.amount)
+            money_text(each, figures.currency) for each in (shown.spent, shown.held, shown.left, shown.amount)
         )
         return TreeBar(
             amount=percent(figures.amount),

@@ -34,6 +34,7 @@ from tenants.access import Actor, access_project
 from tenants.models import Lab, Membership, Project, User
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.labels import labels_read
+from tenants.platform.text import whole_number
 from tenants.web.frame import tenant_page
 
 YEARS = range(2000, 2200)
@@ -151,7 +152,7 @@ def _page(
             **_months(month),
             "rows": rows,
             "projects": shown,
-            "totals": _totals(figures, rows, sum(each.is_open for each in shown)),
+            "totals": totals_of(figures, rows, sum(each.is_open for each in shown)),
             # A refusal of a row that is not shown appears above the table.
             "stray": None if typed is None or any(row.error for row in rows) else typed,
             "is_admin": actor.is_tenant_admin,
@@ -233,11 +234,12 @@ def _owners(budgets: Sequence[Budget]) -> dict[str, str]:
     return found
 
 
-def _totals(figures: Sequence[BudgetFigures], rows: Sequence[Row], open_projects: int) -> Totals | None:
+def totals_of(figures: Sequence[BudgetFigures], rows: Sequence[Row], open_projects: int) -> Totals | None:
+    """The figures above the tree; None without any budget."""
     if not figures:
         return None
     top = [each for each in figures if each.level == "tenant"]
-    counted = top or [each for each in figures if each.level == "project"]
+    counted = [each.in_cents for each in top or [each for each in figures if each.level == "project"]]
 
     def text(name: str) -> str:
         total = sum((getattr(each, name) for each in counted), Decimal(0))
@@ -335,6 +337,7 @@ def _warn_percent(text: str) -> int | None:
     """The share of the alert; None for an empty field, which keeps what is there."""
     if not (text := text.strip()):
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100):
+    percent = whole_number(text)
+    if percent is None or not 1 <= percent <= 100:
         raise invalid("bad_warning", refusal_text("bad_warning"), "warn_percent")
-    return int(text)
+    return percent

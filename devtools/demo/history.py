@@ -14,7 +14,7 @@ from django.db.models import F, Min, Q
 from django.db.models.functions import Lower
 
 from allocation.models import Allocation, Booking, Pause
-from allocation.queries.fleet.catalogue import class_labels
+from allocation.queries.fleet.catalogue import class_labels, zone_labels
 from allocation.rules.states import State
 from allocation.services.decide.cycle import cycle_run, tick_run
 from allocation.services.decide.due import Work
@@ -122,7 +122,7 @@ def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
 
 def _housekeeping(now: datetime) -> None:
     """Runs the other periodic tasks. Their sentences name classes by labels, as in a worker."""
-    with class_names(class_labels):
+    with class_names(class_labels, zone_labels):
         outbox_relay(now)
         mails_send(now)
     usage_roll_up(now)

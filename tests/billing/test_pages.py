@@ -3,18 +3,22 @@
 import re
 from datetime import timedelta
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from billing.models import Budget, PriceBook
-from billing.queries import budget_figures
+from billing.queries import BudgetFigures, budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, price_book_publish
+from billing.web.budget_bar import budget_bar
+from billing.web.budget_rows import Tree
+from billing.web.budgets import totals_of
 from tenants.models import Lab, Project, Role, Tenant, Tier
 from tests.billing.builders import PRICES, a_catalogue
-from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_operator
+from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_actor, an_operator
 from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +70,32 @@ def amount_of(project: Project) -> Decimal | None:
     with as_system():
         effect = budget_figures(project_id=project.id, at=timezone.now())
     return effect.amount if effect else None
+
+
+def test_the_figures_of_a_budget_add_up_to_the_cent_wherever_they_are_shown(folding: Project) -> None:
+    """Each of the three would be rounded down."""
+    spent, held, left = (Decimal(each) for each in ("1440.8833", "1036.7933", "7522.3234"))
+    exact = BudgetFigures(
+        budget_id=uuid4(),
+        project_id=None,
+        currency="EUR",
+        starts=MONTH.starts,
+        ends=MONTH.ends,
+        warn_percent=80,
+        level="tenant",
+        amount=spent + held + left,
+        spent=spent,
+        held=held,
+        left=left,
+    )
+    actor = an_actor(a_tenant_admin(folding.tenant))
+    rows = Tree(actor, MONTH, [], [exact], {}, None).rows()
+    shown = ("€1,440.88", "€1,036.79", "€7,522.33", "€10,000.00")
+    for each in (rows[0], budget_bar(exact), totals_of([exact], rows, 0)):
+        assert each is not None
+        assert (each.spent, each.held, each.left, each.amount) == shown
+    assert rows[0].bar is not None
+    assert "€7,522.33 left of €10,000.00" in rows[0].bar.label
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
@@ -158,7 +188,7 @@ def test_a_bad_amount_is_refused_beside_its_field_and_stays_typed(folding: Proje
     assert amount_of(folding) == Decimal(1200)
 
 
-@pytest.mark.parametrize("percent", ["0", "101", "x", "-5", "1e1"])
+@pytest.mark.parametrize("percent", ["0", "101", "x", "-5", "1e1", "0080" + "9" * 20, "0080" + "9" * 5000])
 def test_a_bad_warning_is_refused(folding: Project, percent: str) -> None:
     answer = signed_in(folding, Role.TENANT_ADMIN).post("/t/helix/budgets", a_form(folding, "5", percent))
     assert answer.status_code == 422

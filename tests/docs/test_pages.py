@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 from allocation.rules.states import TRANSITIONS, State
 from tests.docs import data_model, pages
 from tests.docs.architecture import PAGE, page_drawn
@@ -124,3 +126,25 @@ def test_the_life_of_a_booking_lists_every_step_between_states_with_its_writers(
         )
         assert all(map(pages.is_defined, known)), row
     assert sorted(steps) == sorted(TRANSITIONS)
+
+
+def test_the_page_of_rest_names_the_lists_without_pages() -> None:
+    described = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text(encoding="utf-8"))
+    whole = set()
+    for path, methods in described["paths"].items():
+        read = methods.get("get", {})
+        answer = read.get("responses", {}).get("200", {}).get("content", {}).get("application/json", {})
+        shape = answer.get("schema", {})
+        shape = described["components"]["schemas"].get(shape.get("$ref", "").rpartition("/")[2], shape)
+        if {"items", "next"} <= shape.get("properties", {}).keys():
+            names = {each["name"] for each in read.get("parameters", ())}
+            whole |= set() if "limit" in names else {path.removeprefix("/api/v1/")}
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"come in one answer without `limit`\s+and\s+`cursor`:([^.]*)\.", page)
+    assert set(re.findall(r"`([^`]+)`", said)) == whole
+
+
+def test_the_changelog_says_nothing_twice() -> None:
+    bullets = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("- ")]
+    begins = [" ".join(each.split()[:7]) for each in bullets]
+    assert sorted({each for each in begins if begins.count(each) > 1}) == []

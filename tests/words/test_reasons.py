@@ -206,6 +206,14 @@ def test_answers_to_people_name_a_class_by_its_label_everywhere() -> None:
     assert "h100" in stored_sentence(stored)
 
 
+def test_answers_to_people_name_a_zone_by_its_name() -> None:
+    facts = {"gpu_class": "h100", "zones": "bern,basel", "not_zones": "oslo"}
+    why = reason("where_elsewhere", **facts)
+    with class_names(dict, lambda: {"bern": "Bern", "oslo": "Oslo"}):
+        assert sentence(why) == "There are no h100 in Bern or basel outside of Oslo."
+    assert sentence(why) == "There are no h100 in bern or basel outside of oslo."
+
+
 def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:
     known = trans_real.translation
     monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))

@@ -46,7 +46,7 @@ from allocation.queries.bookings.decided import (
     DecidedBooking,
     bookings_decided,
 )
-from allocation.queries.fleet.catalogue import class_labels
+from allocation.queries.fleet.catalogue import class_labels, zone_labels
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import (
     Patch,
@@ -129,7 +129,7 @@ class Bookings(ApiView):
                 answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
-        @class_names(class_labels)
+        @class_names(class_labels, zone_labels)
         def work() -> Response:
             body = with_array(self.actor, sent, self.now)
             wanted = booking_request_of(self.actor, body, self.now)
@@ -150,7 +150,6 @@ class Bookings(ApiView):
             subject = UUID(response.data["id"].removeprefix("bk_"))
             return Wait(self.actor.tenant_id, subject, preferences.wait, render)
 
-        @class_names(class_labels)
         def render(decided: DecidedBooking, applied: bool) -> Response:  # noqa: FBT001 (as Wait says)
             if decided.booking.state == State.REFUSED:
                 raise booking_refusal(decided.booking)

@@ -1,8 +1,10 @@
-"""What hand-overs add to the core: their task, sentences and words."""
+"""What hand-overs add to the core: their task, their step of a turn, sentences and words."""
 
 from django.utils.translation import gettext_lazy
 
 from allocation.features.hand_overs import tasks as tasks  # noqa: PLC0414 (registers the task)
+from allocation.features.hand_overs.services import hand_overs_left, hand_overs_left_close
+from allocation.points.bookings import TURN_STEPS, TurnStep
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 
@@ -46,6 +48,7 @@ sentences_add(
         ),
     }
 )
+TURN_STEPS["hand_overs_left"] = TurnStep(hand_overs_left, hand_overs_left_close)
 ACTIONS["hand_over.offered"] = "offered booking {object} to a colleague"
 ACTIONS["hand_over.accepted"] = "took over booking {object}"
 ACTIONS["hand_over.declined"] = "declined booking {object} of a colleague"

@@ -198,6 +198,17 @@ def hand_overs_expire(now: datetime) -> int:
     return each_apart("hand-overs", rows, lambda row: _expire(row.id, row.booking_id, now), now)
 
 
+def hand_overs_left(now: datetime) -> QuerySet[HandOver]:
+    """Returns the open offers to people who can't book in the project any more."""
+    return HandOver.objects.filter(~Q(_taker_stays()), state=_State.OPEN)
+
+
+def hand_overs_left_close(now: datetime) -> int:
+    """Closes the offers of people who have left with the turn after that; no booking ends by it."""
+    hand_overs_expire(now)
+    return 0
+
+
 def _expire(row_id: UUID, booking_id: UUID, now: datetime) -> bool:
     with transaction.atomic():
         # The booking before the offer, as everywhere.

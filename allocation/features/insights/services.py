@@ -50,11 +50,13 @@ def question_read(
         raise invalid("unknown_choice", refusal_text("kpi_noun", nouns=", ".join(STEPS)), "step")
     if ends is None:
         ends = now.astimezone(UTC).date() + timedelta(days=1)
+    if not _is_possible(ends):
+        raise invalid("bad_period", refusal_text("kpi_period"), "to")
     if starts is None:
         starts = ends - USUAL
-    days = Period(starts, ends)
-    if not all(_is_possible(each) for each in (starts, ends)):
+    if not _is_possible(starts):
         raise invalid("bad_period", refusal_text("kpi_period"), "from")
+    days = Period(starts, ends)
     if not timedelta(0) < ends - starts <= MOST_DAYS or len(steps_of(days, step)) > MOST_STEPS:
         raise invalid("bad_period", refusal_text("kpi_period"), "from")
     return Question(days, by, step)

@@ -69,7 +69,7 @@ sentences_add(
         "progress_not_running": gettext_lazy("%(label)s is not running now."),
         "progress_number": gettext_lazy("Send a number from 0 to 1,000,000,000,000,000."),
         "progress_of": gettext_lazy("There are fewer steps in all than steps that are done."),
-        "progress_backwards": gettext_lazy("%(step)s %(unit)s were done already, so this changes nothing."),
+        "progress_backwards": gettext_lazy("The run has reached %(done)s already, so this changes nothing."),
         "progress_metrics": gettext_lazy(
             "%(name)s is one of more than 16 metrics, has a name that can't be kept, or is not a number."
         ),

@@ -11,6 +11,7 @@ from allocation.features.progress.rules import Pace, is_number_of_steps, metrics
 from allocation.models import Booking
 from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
+from billing.rules import units_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, denied, invalid
 from tenants.platform.terms import term, terms
@@ -89,6 +90,11 @@ def _first(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
     )
 
 
+def _units(step: float, unit: str) -> str:
+    """`1,112 steps`, `0.5 epochs`."""
+    return units_text(int(step), unit) if step == int(step) else f"{step:,} {unit}{'s' * (unit[-1] != 's')}"
+
+
 def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime) -> None:
     """Puts a report into the row. Of a run that was paused the rate is measured anew."""
     pace = Pace(**{name: getattr(row, name) for name in _PACE})
@@ -97,7 +103,7 @@ def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime)
         # It continues from a checkpoint, which may be an earlier step.
         pace = Pace.begun(now, terms.step)
     elif terms.step < row.step or now < row.at:
-        sentence = refusal_text("progress_backwards", step=f"{row.step:g}", unit=row.unit)
+        sentence = refusal_text("progress_backwards", done=_units(row.step, row.unit))
         raise invalid("progress_backwards", sentence, "step")
     else:
         pace = pace.moved(now, terms.step)

@@ -33,6 +33,12 @@ def class_labels() -> dict[str, str]:
     return dict(GpuClass.objects.values_list("slug", "label"))
 
 
+@by_version
+def zone_labels() -> dict[str, str]:
+    """The name of each zone, as sentences and pages have it; requests and fields of REST have its slug."""
+    return dict(Zone.objects.values_list("slug", "name"))
+
+
 def names_of_use() -> dict[str, dict[str, str]]:
     """The names of classes and tiers by slug, as pages show what was used."""
     tiers = dict(Tier.objects.values_list("slug", "name"))

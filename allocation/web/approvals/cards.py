@@ -25,7 +25,7 @@ from allocation.web.parts.approvals import outcome_words, step_words
 from allocation.web.parts.changes import difference_lines
 from allocation.web.parts.times import length_words, moment_words, window_words
 from billing.queries import BudgetFigures, tightest_figures
-from billing.rules import money_text, share_inside
+from billing.rules import cents_of, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import Tier
@@ -325,8 +325,9 @@ def _budget(
     held = Decimal(0)
     if approval.state == Approval.State.OPEN:
         held = sum((_held(each, cost / len(bookings), figures) for each in bookings), held)
-    amount, left = (money_text(each, figures.currency) for each in (figures.amount, figures.left))
-    before = money_text(figures.left + held, figures.currency)
+    shown = figures.in_cents
+    amount, left = (money_text(each, figures.currency) for each in (shown.amount, shown.left))
+    before = money_text(shown.left + cents_of(held), figures.currency)
     whole = figures.amount or Decimal(1)
     return BudgetEffect(
         of="" if figures.level == "project" else f" of {figures.name}",

@@ -36,6 +36,7 @@ from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.confirm import Confirmation, confirm_page
+from tenants.platform.text import whole_number
 from tenants.web.frame import refused_page, tenant_page
 
 LONGEST_EXTENSION = 90 * 86_400
@@ -83,10 +84,10 @@ def _release(request: HttpRequest, actor: Actor, booking: Booking, now: datetime
 
 
 def _extend(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
-    text = request.POST.get("seconds", "")
-    if not (text.isascii() and text.isdigit() and 60 <= int(text[:9]) <= LONGEST_EXTENSION):
+    seconds = whole_number(request.POST.get("seconds", ""))
+    if seconds is None or not 60 <= seconds <= LONGEST_EXTENSION:
         raise invalid("not_a_length", refusal_text("extension_choice"), "seconds")
-    until = planned_end_of(booking) + timedelta(seconds=int(text))
+    until = planned_end_of(booking) + timedelta(seconds=seconds)
     booking_extend(actor=actor, booking=booking, until=until, now=now)
     return f"Extension of {booking.label} requested; you get an answer in a few seconds."
 

@@ -18,7 +18,7 @@ from allocation.services.bookings.change_rows import Accept
 from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.price_lock import PRICE_LOCK_TIME
 from allocation.web.changes.series_scope import scope_fields
-from allocation.words.refusals import coded_text
+from allocation.words.refusals import coded_text, refusal_text
 from tenants.models import GpuClass, Tier
 from tenants.platform.coded import coded
 from tenants.platform.errors import Refused, invalid
@@ -26,6 +26,8 @@ from tenants.platform.text import whole_number
 from tenants.web.parts import Field
 
 _LOCAL = "%Y-%m-%dT%H:%M"
+# As the column holds, and as REST accepts.
+_LONGEST_NAME = 80
 
 # Names of refused parts as the form calls them.
 _FIELDS = {
@@ -101,6 +103,8 @@ class ChangeForm:
             Refused: a field can't be read; `param` names it.
         """
         old, values = target_of(booking), self.values
+        if len(values["name"]) > _LONGEST_NAME:
+            raise invalid("too_long", refusal_text("name_too_long", longest=_LONGEST_NAME), "name")
         try:
             ask = old.ask if self.is_begun else self._ask(old)
             ask = replace(ask, duration=_length(values["length"], old.ask.duration))
@@ -175,7 +179,7 @@ class ChangeForm:
             label = "Length, with the pause" if self.is_fixed else "Time left"
             length = (label, "Until it resumes, it can only become shorter.")
         first = [
-            field("name", "Name", required=False, maxlength=80),
+            field("name", "Name", required=False, maxlength=_LONGEST_NAME),
             field("length", *length),
         ]
         if is_paused:

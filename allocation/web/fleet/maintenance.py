@@ -231,9 +231,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
 
 def _is_accepted(request: HttpRequest, preview: Preview) -> bool:
     """Returns whether the operator confirmed at least as many losses as there are now."""
-    said = request.POST.get("accepted", "")
-    accepted = int(said[:9]) if said.isascii() and said.isdigit() else 0
-    return accepted >= preview.hurt
+    return (whole_number(request.POST.get("accepted", "")) or 0) >= preview.hurt
 
 
 @require_POST

@@ -81,14 +81,14 @@ def _projects(actor: Actor) -> list[Project]:
 
 
 def _money(effect: BudgetFigures, project: Project) -> dict[str, Any]:
-    whole = effect.amount or 1
+    whole, shown = effect.amount or 1, effect.in_cents
     amount, spent, held = (
-        money_text(each, effect.currency) for each in (effect.amount, effect.spent, effect.held)
+        money_text(each, effect.currency) for each in (shown.amount, shown.spent, shown.held)
     )
     return {
         "name": project.name,
         "slug": project.slug,
-        "left": money_text(effect.left, effect.currency),
+        "left": money_text(shown.left, effect.currency),
         "amount": amount,
         "spent_text": spent,
         "held_text": held,

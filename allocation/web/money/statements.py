@@ -47,6 +47,7 @@ from tenants.models import GpuClass, Project, Tenant, Tier, User
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.text import whole_number
 from tenants.web.frame import tenant_page
 
 SHOWN = 50
@@ -247,7 +248,7 @@ def _intensity(use: HeldUse) -> str:
 def _page_read(text: str, lines: int) -> int:
     """The number of a page, from 1; the last one for a number beyond it."""
     last = max(1, -(-lines // SHOWN))
-    return max(1, min(last, int(text[:9]))) if text.isascii() and text.isdigit() else 1
+    return max(1, min(last, whole_number(text) or 1))
 
 
 def _lines_page(

@@ -18,6 +18,8 @@ from django.http import JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
+from allocation.queries.fleet.catalogue import class_labels, zone_labels
+from allocation.words.amounts import class_names
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import problem_of
 from tenants.access import rights_of
@@ -166,7 +168,8 @@ def _found(followers: list[Follower]) -> list[Found]:
         tenants[each.follow.tenant_id].append(each)
     found = []
     for tenant, rows in tenants.items():
-        with tenant_tx(tenant):
+        # No request is open, so no middleware has named the classes of its sentences.
+        with tenant_tx(tenant), class_names(class_labels, zone_labels):
             newest = events_newest(tenant)
             for each in rows:
                 is_over = rights[each.follow.credential] != each.follow.rights

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from allocation.models import Booking, BookingChange
 from allocation.queries.bookings.decided import bookings_decided
+from solver.reasons.reason import reason
 from tenants.models import Quota
 from tests.api.bookings.test_bookings import REASON
 from tests.api.builders import Site, awaited, said
@@ -130,6 +131,24 @@ def test_waiting_answers_with_the_change_that_was_made_or_why_it_was_not(site: S
     answer = awaited(asked)
     assert (answer.status_code, answer["Preference-Applied"]) == (200, "wait=5")
     assert said(answer)["change"]["state"] == "changed"
+
+
+def test_an_answer_that_waited_names_a_class_by_its_label(site: Site, path: str) -> None:
+    with as_system():
+        booking = Booking.objects.get()
+        Booking.objects.filter(id=booking.id).update(state="scheduled")
+    headers = {"if_match": "*", "prefer": "wait=5"}
+    asked = site.researcher.send("PATCH", path, {"duration": "PT3H"}, headers=headers)
+    why = reason("where_elsewhere", gpu_class="h100", scratch=9000)
+    with as_system():
+        BookingChange.objects.filter(booking=booking).update(
+            state=BookingChange.State.KEPT,
+            reasons=[{"rule": "R190", "code": why.code, "check": "policy", "numbers": dict(why.facts)}],
+            decided_at=timezone.now(),
+        )
+    kept = awaited(asked)
+    assert kept.status_code == 409
+    assert "There are no H100 80 GB with" in kept.content.decode()
 
 
 def test_a_patch_that_changes_nothing_does_not_answer_for_an_earlier_change(site: Site, path: str) -> None:

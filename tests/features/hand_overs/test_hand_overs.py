@@ -22,15 +22,17 @@ from allocation.features.hand_overs.services import (
     hand_overs_over,
 )
 from allocation.models import ApprovalRule, Booking, BookingEvent
+from allocation.points.bookings import TURN_STEPS
 from allocation.rules.approvals import Step
 from allocation.rules.states import State
 from allocation.services.bookings.creation import booking_request
+from allocation.services.decide.due import Work
 from billing.models import Transfer
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
 from billing.services import budget_put
 from portal.integrations.notifications.delivery import people_notify
 from tenants.access import Actor
-from tenants.models import AuditEntry, Membership, Notification, OutboxMessage, Role, Tier, User
+from tenants.models import AuditEntry, KnownPerson, Membership, Notification, OutboxMessage, Role, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create, token_revoke
@@ -214,19 +216,30 @@ def test_an_offer_ends_by_itself_and_both_sides_get_a_notice(lab: Lab, nina: Act
     assert sorted(map(len, inboxes().values())) == [1, 2], "one to its owner, two to the colleague"
 
 
-@pytest.mark.parametrize("how", ["removed", "closed"])
+@pytest.mark.parametrize("how", ["removed", "closed", "disabled", "viewer"])
 def test_an_offer_to_somebody_who_has_left_is_over(lab: Lab, nina: Actor, how: str) -> None:
     booking = booked(lab)
     offered(lab.actor, booking)
     with as_system():
         assert hand_overs_expire(NOW) == 0
+        assert not Work(NOW).has("hand_overs_left")
     with as_owner():
         if how == "removed":
             Membership.objects.filter(user=nina.user_id).delete()
+        elif how == "viewer":
+            Membership.objects.filter(user=nina.user_id).update(role=Role.VIEWER)
+        elif how == "disabled":
+            KnownPerson.objects.update_or_create(
+                tenant_id=lab.tenant_id, user_id=nina.user_id, defaults={"disabled": NOW}
+            )
         else:
             User.objects.filter(id=nina.user_id).update(is_active=False)
     with as_system():
-        assert hand_overs_expire(NOW) == 1
+        work = Work(NOW)
+        assert work.is_due
+        assert work.take("hand_overs_left"), "the next turn ends it, not only the minute's task"
+        assert TURN_STEPS["hand_overs_left"].run(NOW) == 0, "no booking ends by it"
+        assert not work.has("hand_overs_left")
     over(lab, booking, "expired")
 
 

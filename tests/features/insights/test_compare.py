@@ -50,6 +50,11 @@ def test_the_page_has_both_periods_and_their_difference(site: Site, client: Clie
         "from=2026-10-12&to=2026-10-01",
         "from=0001-01-01",
         "from=0001-01-01&to=0001-01-05",
+        "to=0001-01-01",
+        "to=0001-01-05",
+        "to=9999-12-31",
+        "against_from=0001-01-01",
+        "against_from=2026-10-01&against_to=0001-01-01",
         "from=9999-12-31&to=9999-12-31",
         "against_from=9999-12-31",
     ],
@@ -62,6 +67,8 @@ def test_what_is_no_period_is_refused_and_the_usual_one_is_shown(
     assert answer.status_code == 422
     last = datetime.now(UTC).date() - timedelta(days=28)
     assert f"{last + timedelta(days=1):%Y}" in answer.content.decode()
+    client.force_login(site.people["operator"])
+    assert client.get(f"/ops/insights/compare?{query}").status_code == 422
 
 
 def test_it_is_of_those_that_the_reader_may_see(site: Site, client: Client) -> None:

@@ -105,6 +105,7 @@ def test_it_goes_forward_and_after_a_pause_from_a_checkpoint(site: Site, running
     assert sent(site, running, step=500).status_code == 200
     back = sent(site, running, step=499)
     assert (back.status_code, said(back)["code"]) == (422, "progress_backwards")
+    assert said(back)["detail"] == "The run has reached 500 steps already, so this changes nothing."
     assert sent(site, running, step=500).status_code == 200
     aged(running, 2 * HOUR)
     with as_system():

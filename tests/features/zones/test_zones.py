@@ -137,7 +137,7 @@ def test_a_request_for_an_empty_zone_is_refused_and_says_what_would_work(site: S
     answer = booked(site, zones=["basel"])
     assert (answer.status_code, said(answer)["code"]) == (422, "where_elsewhere")
     assert said(answer)["alternatives"][0]["zones"] == []
-    assert "in basel" in said(answer)["detail"]
+    assert "in Basel" in said(answer)["detail"], "as pages name it"
     assert booked(site, not_zones=["basel"]).status_code in (201, 202)
 
 
@@ -148,7 +148,7 @@ def test_a_line_names_a_zone_and_the_booking_keeps_it(site: Site) -> None:
     assert answer.status_code in (201, 202), said(answer)
     assert said(answer)["ask"]["zones"] == ["basel"]
     page = reader(site, "researcher").get(f"/t/helix/bookings/{said(answer)['number']}")
-    assert "in basel" in flat(page.content.decode())
+    assert "in Basel" in flat(page.content.decode())
 
 
 def test_storage_of_a_node_can_be_demanded(site: Site) -> None:

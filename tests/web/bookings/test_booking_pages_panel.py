@@ -117,6 +117,28 @@ def test_the_chosen_option_is_booked_once_however_often_the_form_is_sent() -> No
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("text", ["1 h100 1h", "1 h100 every day at 9:00 for 1h 2 times"])
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "run-2"}, {"labels": "team=vision"}, {"external_ref": "GPU-7"}, {"option": "spot 1 h100 1h"}],
+)
+def test_another_form_with_the_same_key_is_refused_and_books_nothing(
+    text: str, change: dict[str, str]
+) -> None:
+    member = panel_site()
+    form = form_of(member, asked(member, q=text))
+    client, address = panel_client(member), f"/t/{member.tenant.slug}/book"
+    assert client.post(address, form).status_code == 302
+    before = [(each.id, each.name) for each in bookings_of(member)]
+    again = client.post(address, form | change)
+    page = flat(again.content.decode())
+    assert (again.status_code, "This form was sent before with other values" in page) == (422, True)
+    assert client.post(address, form).status_code == 302, "the same one is a repetition"
+    assert [(each.id, each.name) for each in bookings_of(member)] == before
+    assert f'name="key" value="{form["key"]}"' not in page, "the next one books"
+
+
+@pytest.mark.django_db
 def test_another_person_with_the_same_key_makes_a_booking_of_their_own() -> None:
     member = panel_site()
     assert member.project is not None

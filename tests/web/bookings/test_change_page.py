@@ -104,6 +104,7 @@ def test_less_is_changed_at_once_and_an_unchanged_form_changes_nothing(site: Sit
 
 
 REFUSED: tuple[tuple[dict[str, str], str], ...] = (
+    ({"name": "x" * 81}, "A name has at most 80 characters."),
     ({"length": "purple"}, "Enter a duration, such as 6h or 1h30m."),
     ({"count": "0"}, "The count must be between 1 and 512."),
     ({"starts": ""}, "Enter a date and a time."),
@@ -123,6 +124,18 @@ def test_what_can_not_be_is_refused_in_the_form_and_changes_nothing(site: Site, 
             status, page = posted(site, booking, act=act, **values)
             assert (status, words in page) == (409, True), (values, page)
     assert fresh(booking).revision == 1
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 300, "9" * 300, "-1", "0001-01-01T00:00", "9999-12-31T23:59", "\u0661", "a/9999999999999"]
+)
+def test_no_value_of_any_field_is_an_error_of_the_portal(site: Site, booking: Booking, value: str) -> None:
+    with tenant_tx(site.tenant.id):
+        fields = [*ChangeForm.of(booking, UTC).values, "start_by", "strength", "scope", "quote"]
+    for act in ("look", "change"):
+        for name in fields:
+            status, _ = posted(site, booking, act=act, **{name: value})
+            assert status in (200, 302, 409), (act, name)
 
 
 def test_more_gpus_than_a_pinned_node_has_offer_as_many_as_it_has(site: Site, booking: Booking) -> None:

@@ -26,6 +26,7 @@ ONE_MINUTE = timedelta(minutes=1)
 ONE_DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 NOON = 12
+_PART_OF_ZERO = re.compile(r"([0-9]+)\s*/\s*0+")
 _MORE_DAYS = re.compile(rf"(?:(?:[\s,&]+|,?\s+and\s+){WEEKDAY}\b)+")
 
 
@@ -164,6 +165,10 @@ def _stamp_part(reading: Reading, moment: Moment, token: Token, span: Span) -> b
 
 def _stamp_day(reading: Reading, moment: Moment, token: Token, span: Span) -> bool:
     day = day_read(token, reading.today)
+    if day is None and (found := _PART_OF_ZERO.fullmatch(token.strip())):
+        halves = reading.replacements(span, f"{found[1]}/2") if found[1] == "1" else []
+        reading.add_problem(NOT_UNDERSTOOD, coded("ask_part_of_zero"), span, halves)
+        return False
     if day is None:
         near = [each.isoformat() for each in days_near(token, reading.today)]
         reading.add_problem(NOT_UNDERSTOOD, coded("ask_no_such_day"), span, reading.replacements(span, *near))

@@ -338,7 +338,8 @@ def _of_begun(reading: Reading, starts: Moment, ends: Moment, span: Span, day: S
 
 def _say_window(reading: Reading, starts: datetime, ends: datetime, span: Span) -> None:
     if ends <= starts:
-        reading.add_problem("ends_first", coded("ask_window_backward"), span)
+        why = coded("ask_window_empty") if ends == starts else coded("ask_window_backward")
+        reading.add_problem("ends_first", why, span)
         return
     seconds = int((ends - starts).total_seconds())
     values = reading.values.get("duration")

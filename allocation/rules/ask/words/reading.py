@@ -31,6 +31,31 @@ MOST_NAMED = 4
 _ALIKE = 0.72
 _TRAILING_NOISE = re.compile(r"(?:\b(?:for|with|of|the|an?|and|or|to|my|our)\s+)+$", re.IGNORECASE)
 
+# What people call the parts of a request whose name in it is no word.
+_FIELDS = {
+    "any": "“any”",
+    "array": "number of runs",
+    "cheapest": "“cheapest”",
+    "classes": "GPU class",
+    "count": "number of GPUs",
+    "data": "data sets",
+    "gigabytes": "GPU memory",
+    "lasts": "length",
+    "most_cost": "highest cost",
+    "not_before": "earliest start",
+    "not_zones": "excluded zones",
+    "parallel": "number of runs at once",
+    "pin": "nodes",
+    "profile": "slice",
+    "repeat": "recurrence",
+    "scratch": "scratch space",
+    "starts": "start",
+    "times": "number of dates",
+    "together": "distance",
+    "until": "last day",
+    "workload": "kind of work",
+}
+
 
 @dataclass(slots=True)
 class Reading:
@@ -55,7 +80,7 @@ class Reading:
     def set_value(self, name: str, value: object, meaning: str, span: Span) -> None:
         """Sets a value. A second value for the same field is a problem."""
         if name in self.values:
-            self.add_duplicate(name.replace("_", " "), span, self.spans.get(name))
+            self.add_duplicate(_FIELDS.get(name, name), span, self.spans.get(name))
             return
         self.values[name], self.spans[name] = value, span
         self.add_part(name, meaning, span)

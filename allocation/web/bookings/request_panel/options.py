@@ -1,16 +1,18 @@
 """The options of the booking panel with prices, the effect of the best one, and its booking."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID, uuid5
 
 from django.db import transaction
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from allocation.models import Booking, PlannedStrength, Series, WaitMode
 from allocation.points import Advice
@@ -34,14 +36,17 @@ from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
 from allocation.web.parts.times import length_words, window_words
 from allocation.words.refusals import refusal_text
-from billing.rules import Period, money_text, share_inside
+from billing.rules import Period, cents_of, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
-from tenants.models import GpuClass, Project, Tier
+from tenants.models import GpuClass, IdempotencyKey, Project, Tier
 from tenants.platform.errors import invalid
 from tenants.platform.labels import labels_read, reference_check
 from tenants.web.frame import zone_of
 from tenants.web.parts import counted
+
+# Another token with the same values is the same form.
+_NOT_SAID = ("csrfmiddlewaretoken", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,8 @@ def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
     best, whole = quote.options[0], effect.amount or 1
     price = repeats.cost_inside(best, effect.period)
     later = repeats.cost(best) - price
-    spent, held, added = (money_text(each, effect.currency) for each in (effect.spent, effect.held, price))
+    shown = effect.in_cents
+    spent, held, added = (money_text(each, effect.currency) for each in (shown.spent, shown.held, price))
     return {
         "meter": Meter(
             effect.spent * 100 / whole,
@@ -223,7 +229,7 @@ def _effect(quote: Quote, repeats: Repeats) -> dict[str, Any] | None:
         "spent_text": spent,
         "held_text": held,
         "price_text": added,
-        "left_text": money_text(effect.left - price, effect.currency),
+        "left_text": money_text(shown.left - cents_of(price), effect.currency),
         "too_much": effect.left < price,
         "later_text": money_text(later, effect.currency) if later else "",
         "until": effect.ends - timedelta(days=1),
@@ -235,12 +241,59 @@ def option_book(request: HttpRequest, actor: Actor, now: datetime) -> Booking | 
     """Books the chosen option, or all dates of a series. Sending the same form twice books once.
 
     Raises:
-        Refused, AskError.
+        Refused, AskError; `idempotency_key_reused` for another form with the same key.
     """
     tier, _, text = request.POST.get("option", "").partition(" ")
     if not text:
         raise invalid("no_option", refusal_text("no_option"), "option")
     identifier = _identifier(request, actor)
+    _form_check(actor, identifier, request.POST)
+    with transaction.atomic():
+        made = _option_book(request, actor, (tier, text, identifier), now)
+        _form_keep(actor, identifier, request.POST, request.path, now)
+        # One that was sent at the same time may have come first.
+        _form_check(actor, identifier, request.POST)
+    return made
+
+
+def _form_check(actor: Actor, key: UUID, form: QueryDict) -> None:
+    """Raises Refused `idempotency_key_reused` if the key was sent with other values."""
+    rows = IdempotencyKey.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id, key=_form_key(key))
+    sent = rows.values_list("body_sha256", flat=True).first()
+    if sent is not None and bytes(sent) != _form_digest(form):
+        raise invalid("idempotency_key_reused", refusal_text("form_key_reused"), "key")
+
+
+def _form_keep(actor: Actor, key: UUID, form: QueryDict, path: str, now: datetime) -> None:
+    """Keeps what was sent with the key, in the transaction that books it."""
+    row = IdempotencyKey(
+        tenant_id=actor.tenant_id,
+        user_id=actor.user_id,
+        key=_form_key(key),
+        method="POST",
+        path=path[:400],
+        body_sha256=_form_digest(form),
+        status=302,
+        answer={},
+        is_final=True,
+        created=now,
+    )
+    IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def _form_key(key: UUID) -> str:
+    return f"form {key.hex}"
+
+
+def _form_digest(form: QueryDict) -> bytes:
+    said = sorted((name, values) for name, values in form.lists() if name not in _NOT_SAID)
+    return sha256(json.dumps(said).encode()).digest()
+
+
+def _option_book(
+    request: HttpRequest, actor: Actor, option: tuple[str, str, UUID], now: datetime
+) -> Booking | Series:
+    tier, text, identifier = option
     first = Q(id=identifier) | Q(array=identifier, array_index=1)
     made = Booking.objects.filter(first, tenant_id=actor.tenant_id).first()
     if made is not None:
