@@ -4,7 +4,6 @@ Each run looks at a page in one of them, in turn; `-m long` looks in both."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -199,7 +198,7 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
     for turn, (name, address) in enumerate(_pages(role)):
         url = address_of(page, running, address)
         assert url is not None, name
-        _go(page, url)
+        page.goto(url)
         if address[0] != "/":
             view = resolve(urlsplit(page.url).path).view_name
             assert view.removeprefix("ops-") == SEEDED[address.partition(":")[0]]
@@ -222,15 +221,6 @@ def test_every_page_is_looked_at() -> None:
     plain = {resolve(urlsplit(each).path).view_name for each in addresses if each[0] == "/"}
     seeded = {*SEEDED.values(), "ops-decision", "ops-maintenance-change", "ops-booking"}
     assert _named() - NO_PAGES - plain - seeded - WITH_QUESTIONS == set()
-
-
-def _go(page: Page, url: str) -> None:
-    """Opens a page. One that is refused because this reader's last ones are still made is opened again
-    when its answer says so."""
-    answer = page.goto(url)
-    if answer is not None and answer.status == HTTPStatus.TOO_MANY_REQUESTS:
-        page.wait_for_timeout(1_000 * int(answer.headers["retry-after"]))
-        page.goto(url)
 
 
 def _pages(role: str) -> tuple[tuple[str, str], ...]:

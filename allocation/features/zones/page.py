@@ -127,7 +127,7 @@ def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
 
 def _one(actor: PlatformActor, now: datetime, slug: str) -> dict[str, Any]:
     zone = zone_one(slug)
-    return {"zone": zone, "racks": zone.racks.order_by("name")}
+    return {"row": zone, "racks": zone.racks.order_by("name")}
 
 
 def _as_set(actor: PlatformActor, slug: str) -> Mapping[str, Any]:

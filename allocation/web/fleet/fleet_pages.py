@@ -280,7 +280,7 @@ def _fleet(
         "operator": operator,
         "base": base,
         "zones": [*zones, NO_ZONE] if zones else [],
-        "zone": asked,
+        "asked_zone": asked,
         "watch": watch,
         "site_steps": site_steps() if operator else (),
         "list_menus": list_menus(request, reader, "fleet"),

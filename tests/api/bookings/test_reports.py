@@ -271,7 +271,8 @@ def test_admins_get_the_statement_of_a_lab_by_mail(site: Site, settings: Setting
         address_set(site, "admin", "ada@example.org")
         assert reports_send(due) >= 1
         outbox_relay(due)
-        assert mails_send(due + timedelta(days=1)) == 1
-    (letter,) = outbound.outbox
-    assert "Physics" in str(letter.body)
-    assert "project=lab%3Aphysics" in str(letter.body)
+        # The monthly one is due, too, if a month begins before.
+        assert mails_send(due + timedelta(days=1)) in (1, 2)
+    for letter in outbound.outbox:
+        assert "Physics" in str(letter.body)
+        assert "project=lab%3Aphysics" in str(letter.body)

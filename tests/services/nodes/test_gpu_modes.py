@@ -15,7 +15,7 @@ from allocation.services.bookings.release import booking_cancel
 from allocation.services.nodes.gpu_modes import mode_pin, modes_request
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
-from tests.builders import a_gpu_class, a_user
+from tests.builders import a_gpu_class, an_operator
 from tests.builders_allocation import Lab, a_booking_request, a_lab, a_policy, a_price_book, an_ask
 from tests.roles import as_system
 from tests.servers.servers import Servers
@@ -73,7 +73,7 @@ def gpu(index: int) -> Gpu:
 
 def pin(plant: Plant, index: int, mode: str) -> None:
     with as_system(), transaction.atomic():
-        mode_pin(operator=a_user(), gpu=gpu(index), mode=mode, note="for the course", now=plant.now)
+        mode_pin(operator=an_operator(), gpu=gpu(index), mode=mode, note="for the course", now=plant.now)
 
 
 @pytest.mark.long
