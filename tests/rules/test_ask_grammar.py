@@ -1,6 +1,5 @@
 """The one-line ask, keyed by what people type."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -12,7 +11,6 @@ from allocation.rules.ask import Catalogue, ClassEntry, Parsed, parse_ask
 from allocation.rules.ask.line.arrays import array_text
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.ask.when.recurrence_words import recurrence_line
-from allocation.words.refusals import coded_text
 from tests.rings import holds_for
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -243,27 +241,6 @@ def test_what_is_not_understood_is_reported_with_its_span(text: str, spans: list
 def test_what_cannot_be_meant_is_a_problem_at_its_words(text: str, code: str, words: str) -> None:
     problem = read(text).problems[0]
     assert (problem.code, text[problem.start : problem.end]) == (code, words)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("1/0 h100 2h", "A part of a GPU is a fraction such as 1/2, a day such as 11/27."),
-        ("h100 2h on 31/11", "This day does not exist."),
-        (
-            "h100 from 2026-12-01 10:00 until 2026-12-01 10:00",
-            "The window ends at the time at which it starts.",
-        ),
-        ("h100 from 2026-12-01 10:00 until 2026-12-01 09:00", "The window ends before it starts."),
-        ("2 h100 1h not in basel not in bern", "The request says its excluded zones twice: keep one."),
-        ("h100 2h a100", "The request says its GPU class twice: keep one."),
-        ("h100 2h on n0001 on n0002", "The request says its nodes twice: keep one."),
-    ],
-)
-def test_a_problem_is_said_in_words_that_people_use(text: str, sentence: str) -> None:
-    catalogue = replace(SITE, zones=(("basel", "Basel"), ("bern", "Bern")))
-    problem = parse_ask(text, catalogue=catalogue, now=WEDNESDAY, zone=BERLIN).problems[0]
-    assert coded_text(problem.text) == sentence
 
 
 def test_each_part_is_where_it_was_typed() -> None:
