@@ -16,7 +16,7 @@ from django.test import Client
 from allocation.models import Approval
 from allocation.rules.states import PHASES
 from billing.models import Budget
-from billing.rules import Period, money_text, month_of, period_text
+from billing.rules import Period, cents_apart, money_text, month_of, period_text
 from tenants.models import GpuClass, Project, Tenant, User
 from tests.api.builders import Api, said
 from tests.figures.shown import Key, figures_of, number_of
@@ -137,6 +137,13 @@ def cents(amount: object) -> Decimal:
     return Decimal(str(amount)).quantize(CENT, rounding=ROUND_HALF_EVEN)
 
 
+def in_cents(budget: Mapping[str, str]) -> dict[str, Decimal]:
+    """The exact amounts of a budget as pages show them: in cents that add up to its amount."""
+    parts = ("spent", "held", "left")
+    shown = dict(zip(parts, cents_apart([Decimal(budget[name]) for name in parts]), strict=True))
+    return {**shown, "amount": sum(shown.values(), Decimal(0))}
+
+
 def _phases(world: World) -> list[Places]:
     """Open bookings of the organisation, by what pages call their states."""
     world.says("/ops/tenants", "scheduled")
@@ -180,7 +187,7 @@ def _budget(name: str) -> Callable[[World], list[Places]]:
             row = {
                 tree: world.on(tree, name, key),
                 page: world.on(page, name),
-                "REST budgets": cents(world.budgets_rest[key][name]),
+                "REST budgets": in_cents(world.budgets_rest[key])[name],
             }
             if each.level == "project" and each.project is not None:
                 project = f"{world.base}/p/{each.project.slug}"

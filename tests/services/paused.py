@@ -1,5 +1,6 @@
 """Bookings that run, get notice of a pause, and what is to be seen of it."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -27,6 +28,12 @@ def running(plant: Plant, lab: Lab, ask: AskDocument | None = None) -> Booking:
     plant.round()
     assert fresh(booking).state == "active"
     return fresh(booking)
+
+
+def on_gpus_of(booking: Booking, ask: AskDocument) -> AskDocument:
+    """The request on the GPUs that a booking has, so that no free one can serve it."""
+    places = tuple(f"{row.gpu.node.name}/{row.gpu.index}" for row in rows_of(booking))
+    return replace(ask, count=len(places), pin=places)
 
 
 def noticed(

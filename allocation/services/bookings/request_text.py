@@ -128,7 +128,9 @@ def lines_that_work(parsed: Parsed, catalogue: Catalogue, now: datetime, zone: s
         for each in parsed.repairs
     )
     whole = ((each, found) for each, found in again if not found.problems and not found.missing)
-    return [{"request": each.text} for each, found in whole if _is_there(found)]
+    # What is corrected to a bound may be more than the site has: another rule says so.
+    is_bound = any(each.code == "count_out_of_bounds" for each in parsed.problems)
+    return [{"request": each.text} for each, found in whole if is_bound or _is_there(found)]
 
 
 def _is_there(parsed: Parsed) -> bool:

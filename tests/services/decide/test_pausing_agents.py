@@ -16,7 +16,7 @@ from tests.builders import a_tier
 from tests.builders_allocation import HOUR, Lab, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.pause_plans import GRACE, pause_of
-from tests.services.paused import all_is_well, desired, document, noticed, running, saved
+from tests.services.paused import all_is_well, desired, document, noticed, on_gpus_of, running, saved
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
 pytestmark = pytest.mark.turn
@@ -260,7 +260,7 @@ def test_the_owner_hears_at_the_notice_that_it_is_stopped_and_not_suspended(
     booking = running(plant, lab, an_ask(count))
     with as_system():
         Node.objects.update(driver=driver)
-    noticed(plant, booking, rival)
+    noticed(plant, booking, rival, ask=on_gpus_of(booking, an_ask(count)))
     method = "suspend" if why is None else "stop"
     assert {each.notice.method for each in desired(plant) if each.notice} == {method}
     assert pause_of(booking).method == method

@@ -29,7 +29,7 @@ from tests.builders import a_tier
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_lab, a_node, an_ask
 from tests.roles import as_system
 from tests.services.pause_plans import pause_of
-from tests.services.paused import noticed
+from tests.services.paused import noticed, on_gpus_of
 from tests.services.plant import NAME, Plant, Steady, fresh, rows_of
 
 pytestmark = pytest.mark.turn
@@ -175,7 +175,7 @@ def pausing_on_lease(plant: Plant, lab: Lab) -> Booking:
     booking = on_lease(plant, lab)
     with as_system():
         Tier.objects.update(pausable=True)
-    noticed(plant, booking, lab, ask=an_ask(1, hours=1))
+    noticed(plant, booking, lab, ask=on_gpus_of(booking, an_ask(1, hours=1)))
     assert fresh(booking).state == "pausing"
     return booking
 
