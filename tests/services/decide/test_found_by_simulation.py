@@ -30,7 +30,7 @@ from tests.builders_allocation import (
 from tests.roles import as_system
 from tests.services.broken import fails
 from tests.services.pause_plans import GRACE
-from tests.services.paused import all_is_well, noticed, running, saved
+from tests.services.paused import all_is_well, noticed, on_gpus_of, running, saved
 from tests.services.plant import NAME, Plant, fresh, rows_of
 
 pytestmark = pytest.mark.turn
@@ -100,7 +100,7 @@ def test_a_booking_for_which_others_leave_can_only_be_made_smaller(
 ) -> None:
     booking = running(plant, lab, an_ask(1))
     plant.later(MINUTE)
-    strong = fresh(noticed(plant, booking, rival, ask=an_ask(1)))
+    strong = fresh(noticed(plant, booking, rival, ask=on_gpus_of(booking, an_ask(1))))
     assert strong.state == "scheduled"
     assert strong.planned_ends is not None
     later, earlier = (strong.planned_ends + step for step in (HOUR, -HOUR))
@@ -142,7 +142,7 @@ def test_who_cancels_after_others_had_notice_has_nobody_paused_for_a_while(
 ) -> None:
     booking = running(plant, lab, an_ask(1))
     plant.later(MINUTE)
-    strong = noticed(plant, booking, rival, ask=an_ask(1))
+    strong = noticed(plant, booking, rival, ask=on_gpus_of(booking, an_ask(1)))
     quiet = a_booking(rival.project, rival.actor.user_id, state="queued")
     with as_system():
         booking_cancel(actor=rival.actor, booking=quiet, now=plant.now)
