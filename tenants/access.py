@@ -75,6 +75,11 @@ class PlatformActor:
     token_id: UUID | None = None
     tenant_id: None = None
 
+    @classmethod
+    def of(cls, operator: User, token_id: UUID | None = None) -> "PlatformActor":
+        """Returns the operator as who acts, by a page or with a token."""
+        return cls(operator.pk, operator.display_name, token_id)
+
 
 @dataclass(frozen=True, slots=True)
 class TenantChoice:

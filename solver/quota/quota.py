@@ -63,6 +63,18 @@ class Guarantees(NamedTuple):
     written: tuple[Tree, ...]
 
 
+def _limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
+    """The limits of each class, with those of labs between tenants and projects."""
+    persons = sorted({row.gpu_class for row in snapshot.persons})
+    found: dict[str, list[Limit]] = {name: [] for name in persons}
+    for row in snapshot.limits:
+        found.setdefault(row.gpu_class, []).append(row)
+    for name in {lab.gpu_class: None for lab in snapshot.labs}:
+        labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
+        found[name] = with_labs(found.get(name, []), labs)
+    return found
+
+
 class Quota:
     """Use of each class by each owner, and what more is allowed."""
 
@@ -92,13 +104,6 @@ class Quota:
         self._is_dated = bool(snapshot.guarantees)
         self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
         """None: no person has a limit."""
-        persons = sorted({row.gpu_class for row in snapshot.persons})
-        by_class: dict[str, list[Limit]] = {name: [] for name in persons}
-        for row in snapshot.limits:
-            by_class.setdefault(row.gpu_class, []).append(row)
-        for name in {lab.gpu_class: None for lab in snapshot.labs}:
-            labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
-            by_class[name] = with_labs(by_class.get(name, []), labs)
         exceptions: dict[str, list[Override]] = {}
         for each in snapshot.overrides:
             exceptions.setdefault(each.gpu_class, []).append(each)
@@ -114,16 +119,15 @@ class Quota:
                 self._tree_maker(name, instants.get(name, ())),
                 dated.get(name, ()),
             )
-            for name, rows in by_class.items()
+            for name, rows in _limits_by_class(snapshot).items()
             if asked is None or name in asked
         }
 
     def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:
         """What makes the trees of a class."""
         make = partial(Tree, grid=self._grid, instants=instants)
-        return (
-            make if self._persons is None else partial(make, person_limit=partial(self._persons.most, name))
-        )
+        persons = self._persons
+        return make if persons is None else partial(make, person_limit=partial(persons.most, name))
 
     @property
     def origin(self) -> int:

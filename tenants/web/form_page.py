@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.access import Actor
+from tenants.access import Actor, PlatformActor
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read, number_id_read
@@ -169,7 +169,7 @@ def operator_form_page(  # noqa: PLR0913 (named parts of one declaration)
     shown: Callable[..., dict[str, Any]],
     *acts: Act,
     area: Area,
-    actor_of: Callable[[User], Any],
+    actor_of: Callable[[User], Any] = PlatformActor.of,
     queries: tuple[str, ...] = (),
 ) -> URLPattern:
     """Returns the route of an operators' page below `/ops/`. Its commands get `actor_of(operator)`.

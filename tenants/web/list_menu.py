@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from django.http import HttpRequest
 
 from tenants.access import Actor, PlatformActor
-from tenants.models import User
 from tenants.web.navigation import Page
 
 Holder: TypeAlias = Actor | PlatformActor
@@ -39,8 +38,3 @@ def list_menus(request: HttpRequest, holder: Holder, name: str) -> list[ListMenu
 def own_pages(holder: Holder) -> list[Page]:
     """Returns the person's own pages."""
     return [page for pages in OWN_PAGES for page in pages(holder)]
-
-
-def actor_of(operator: User) -> PlatformActor:
-    """Returns the operator as the one whose menus and pages these are."""
-    return PlatformActor(operator.pk, operator.display_name)

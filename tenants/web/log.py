@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from tenants.access import Actor
+from tenants.access import Actor, PlatformActor
 from tenants.models import AuditEntry, User
 from tenants.platform.costly import costly
 from tenants.platform.text import csv_plain
@@ -36,7 +36,7 @@ from tenants.services.sealed_log.search import (
     verified_last,
 )
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.list_menu import actor_of, list_menus
+from tenants.web.list_menu import list_menus
 
 MOST_EXPORTED = 10_000
 COLUMNS = ("time", "who", "action", "kind", "object", "before", "after", "detail", "address")
@@ -123,7 +123,7 @@ class LogForm(forms.Form):
 def ops_log(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the platform's log; `who`, `kind`, `about`, `since`, `until` filter, `after` pages."""
     context = _context(request, None) | {"verified": verified_last(), "base": "/ops/log"}
-    context["list_menus"] = list_menus(request, actor_of(operator), "log")
+    context["list_menus"] = list_menus(request, PlatformActor.of(operator), "log")
     return render(request, "tenants/log.html", context)
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.utils import timezone
 
+from tenants.access import PlatformActor
 from tenants.features.webhooks.services import (
     WebhookTerms,
-    platform_actor,
     webhook_create,
     webhook_enabled_set,
     webhook_test,
@@ -21,7 +21,7 @@ _SENT = _TERMS
 
 def with_webhook(site: Site) -> dict[str, Any]:
     terms = WebhookTerms(name="Tickets", url="http://127.0.0.1:9/tickets", events=["*"])
-    actor = platform_actor(site.people["operator"])
+    actor = PlatformActor.of(site.people["operator"])
     made, _ = webhook_create(actor=actor, terms=terms, now=timezone.now())
     return {"webhook_id": str(made.id)}
 
@@ -29,7 +29,7 @@ def with_webhook(site: Site) -> dict[str, Any]:
 def switched_off(site: Site) -> dict[str, Any]:
     values = with_webhook(site)
     webhook_enabled_set(
-        actor=platform_actor(site.people["operator"]),
+        actor=PlatformActor.of(site.people["operator"]),
         webhook_id=values["webhook_id"],
         is_enabled=False,
         now=timezone.now(),
@@ -39,7 +39,7 @@ def switched_off(site: Site) -> dict[str, Any]:
 
 def failed(site: Site) -> dict[str, Any]:
     values, now = with_webhook(site), timezone.now()
-    actor = platform_actor(site.people["operator"])
+    actor = PlatformActor.of(site.people["operator"])
     webhook_test(actor=actor, webhook_id=values["webhook_id"], now=now)
     WebhookDelivery.objects.update(type="node.unreachable", state="failed", settled=now)
     return values

@@ -19,7 +19,6 @@ from allocation.features.appeals.services import (
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard
 from tenants.access import Actor, PlatformActor
-from tenants.models import User
 from tenants.platform.errors import missing
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
@@ -76,11 +75,6 @@ def _one_of_site(actor: PlatformActor, now: datetime, appeal_id: UUID) -> dict[s
     return {"row": row, "may_answer": may_answer, "is_operator": True}
 
 
-def operator_actor(operator: User) -> PlatformActor:
-    """Returns the operator as services see them."""
-    return PlatformActor(operator.pk, operator.display_name)
-
-
 def _said(row: PauseAppeal) -> str:
     return f"{row.raised_by.display_name} reads your answer."
 
@@ -109,7 +103,6 @@ urlpatterns = [
         "appeals/page.html",
         _all_of_site,
         area=Area.APPEALS,
-        actor_of=operator_actor,
     ),
     operator_form_page(
         "appeals/<uuid:appeal_id>",
@@ -118,6 +111,5 @@ urlpatterns = [
         _one_of_site,
         Act("answer", appeal_answer_by_operator, _said, terms=AppealAnswerTerms, choices=_CHOICES),
         area=Area.APPEALS,
-        actor_of=operator_actor,
     ),
 ]

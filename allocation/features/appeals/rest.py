@@ -89,7 +89,7 @@ def list_platform_pause_appeals(call: ApiView) -> QuerySet[PauseAppeal]:
 )
 def answer_platform_pause_appeal(call: ApiView, terms: AppealAnswerTerms, appeal_id: UUID) -> PauseAppeal:
     """Answers what operators decide, once. A refund of an accepted one is a correction."""
-    actor = PlatformActor(call.user.pk, call.user.display_name)
+    actor = PlatformActor.of(call.user)
     return appeal_answer_by_operator(actor=actor, appeal_id=appeal_id, terms=terms, now=call.now)
 
 

@@ -179,11 +179,6 @@ def _made(plan: CapacityPlan) -> str:
     return "A lead of the project decides the plan."
 
 
-def operator_actor(operator: User) -> PlatformActor:
-    """The operator as the one who acts."""
-    return PlatformActor(operator.pk, operator.display_name)
-
-
 def _ops_shown(actor: PlatformActor, now: datetime) -> dict[str, Any]:
     known, fault = _providers_shown(now)
     machines: Iterable[CapacityMachine] = CapacityMachine.objects.select_related(
@@ -341,7 +336,6 @@ urlpatterns = [
         _ops_shown,
         Act("release", _release, "{row.name} goes back to its provider.", key="machine", is_dangerous=True),
         area=Area.FLEET,
-        actor_of=operator_actor,
     ),
     path("t/<slug:tenant>/capacity/mix", mix, name="capacity-mix"),
     path("t/<slug:tenant>/capacity/mix.csv", mix_file, name="capacity-mix-csv"),

@@ -18,7 +18,7 @@ from allocation.features.clusters.services import (
 from allocation.points import FIGURE_CARDS, BookingCard
 from billing.rules import Period
 from tenants.access import Actor, PlatformActor
-from tenants.models import GpuClass, Project, User
+from tenants.models import GpuClass, Project
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, operator_form_page
 
@@ -26,10 +26,6 @@ TEMPLATE = "clusters/card.html"
 DIFFERENCES_SHOWN = 50
 # As the page of figures.
 WEEKS, USUAL_WEEKS = ("1", "4", "12"), 4
-
-
-def _actor(operator: User) -> PlatformActor:
-    return PlatformActor(operator.pk, operator.display_name)
 
 
 def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
@@ -75,9 +71,7 @@ def cluster_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -
 
 FIGURE_CARDS.append(cluster_card)
 urlpatterns = [
-    operator_form_page(
-        "clusters", "ops-clusters", "clusters/page.html", _all, area=Area.FLEET, actor_of=_actor
-    ),
+    operator_form_page("clusters", "ops-clusters", "clusters/page.html", _all, area=Area.FLEET),
     operator_form_page(
         "clusters/<slug:slug>",
         "ops-cluster",
@@ -94,6 +88,5 @@ urlpatterns = [
             "type", type_assign, "Type {row.name} assigned.", terms=TypeTerms, choices={"gpu_class": _classes}
         ),
         area=Area.FLEET,
-        actor_of=_actor,
     ),
 ]

@@ -116,10 +116,6 @@ def period_read(starts: date | None, ends: date | None, now: datetime) -> Period
     return Period(starts, ends)
 
 
-def _actor(call: ApiView) -> PlatformActor:
-    return PlatformActor(call.user.pk, call.user.display_name)
-
-
 @rest.list("clusters", "List observed clusters (operators)", ClusterOut)
 def list_clusters(call: ApiView) -> QuerySet[ObservedCluster]:
     """Returns clusters whose jobs are read; the portal decides nothing on them."""
@@ -130,7 +126,7 @@ def list_clusters(call: ApiView) -> QuerySet[ObservedCluster]:
 def keep_cluster_jobs(call: ApiView, terms: JobsTerms, slug: str) -> Kept:
     """Keeps up to 1,000 jobs. A job is known by its number, its time of submission and its type: the same
     records again change nothing, later ones replace what was kept. `gpu import sacct` sends them."""
-    return jobs_keep(actor=_actor(call), slug=slug, terms=terms, now=call.now)
+    return jobs_keep(actor=PlatformActor.of(call.user), slug=slug, terms=terms, now=call.now)
 
 
 @rest.list("clusters/<slug:slug>/accounts", "List accounts of a cluster (operators)", AccountOut)
@@ -148,7 +144,7 @@ def list_cluster_accounts(call: ApiView, slug: str) -> QuerySet[ObservedAccount]
 )
 def assign_cluster_account(call: ApiView, terms: AccountTerms, slug: str) -> ObservedAccount:
     """Its jobs, past ones too, are shown to the project's organisation. They are never charged."""
-    return account_assign(actor=_actor(call), slug=slug, terms=terms, now=call.now)
+    return account_assign(actor=PlatformActor.of(call.user), slug=slug, terms=terms, now=call.now)
 
 
 @rest.list("clusters/<slug:slug>/types", "List GPU types of a cluster (operators)", TypeOut)
@@ -160,7 +156,7 @@ def list_cluster_types(call: ApiView, slug: str) -> QuerySet[ObservedType]:
 @rest.put("clusters/<slug:slug>/types", "Say which class a type is (operators)", TypeOut, terms=TypeTerms)
 def assign_cluster_type(call: ApiView, terms: TypeTerms, slug: str) -> ObservedType:
     """Its jobs count in the class's forecasts. A type with the name of a class is assigned already."""
-    return type_assign(actor=_actor(call), slug=slug, terms=terms, now=call.now)
+    return type_assign(actor=PlatformActor.of(call.user), slug=slug, terms=terms, now=call.now)
 
 
 @rest.rows(

@@ -15,7 +15,7 @@ from allocation.features.dated_guarantees.services import (
 )
 from allocation.web.limits.cut_question import cut_confirmation
 from tenants.access import Actor, PlatformActor
-from tenants.models import DatedGuarantee, GpuClass, Quota, Tenant, User
+from tenants.models import DatedGuarantee, GpuClass, Quota, Tenant
 from tenants.rules.operator_roles import Area
 from tenants.services import gpus_text
 from tenants.web.form_page import Act, form_page, operator_form_page
@@ -72,10 +72,6 @@ def _shown_to_operators(actor: PlatformActor, now: datetime) -> dict[str, Any]:
     return {**_context(guarantees_of_site(), now), "is_operator": True}
 
 
-def _actor(operator: User) -> PlatformActor:
-    return PlatformActor(operator.pk, operator.display_name)
-
-
 def _set(row: DatedGuarantee) -> str:
     gpus = gpus_text(row.guaranteed_units)
     return f"{row.tenant.name}: {gpus} {row.gpu_class.label} guaranteed between the two dates."
@@ -108,6 +104,5 @@ urlpatterns = [
             cuts=cut_confirmation,
         ),
         area=Area.RULES,
-        actor_of=_actor,
     ),
 ]

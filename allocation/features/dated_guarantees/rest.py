@@ -45,10 +45,6 @@ class DatedGuaranteeSetOut(DatedGuaranteeOut):
     cut = CutOut(allow_null=True, help_text="Null: nothing is above it.")
 
 
-def _actor(call: ApiView) -> PlatformActor:
-    return PlatformActor(call.user.pk, call.user.display_name)
-
-
 @rest.list("dated-guarantees", "List guarantees between dates", DatedGuaranteeOut, order=("-starts", "-id"))
 def list_dated_guarantees(call: ApiView) -> QuerySet[DatedGuarantee]:
     """Returns those of the organisation, also those that are over."""
@@ -74,9 +70,9 @@ def list_platform_dated_guarantees(call: ApiView) -> QuerySet[DatedGuarantee]:
 )
 def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> dict[str, Any]:
     """Guarantees a tenant another number of GPUs from one instant to another. It covers what its labs and
-    projects are guaranteed, and all guarantees of then fit what the site has."""
+    projects are guaranteed, and at each instant the guarantees of all tenants fit what the site has."""
     cut = Cut()
-    row = guarantee_set(actor=_actor(call), terms=terms, now=call.now, cut=cut)
+    row = guarantee_set(actor=PlatformActor.of(call.user), terms=terms, now=call.now, cut=cut)
     return _with_cut(row, cut)
 
 
@@ -89,7 +85,9 @@ def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> dict[str, 
 def end_dated_guarantee(call: ApiView, terms: EndTerms, guarantee_id: UUID) -> dict[str, Any]:
     """Ends it now, or before it begins. The usual guarantee applies again."""
     cut = Cut()
-    row = guarantee_end(actor=_actor(call), guarantee_id=guarantee_id, now=call.now, terms=terms, cut=cut)
+    row = guarantee_end(
+        actor=PlatformActor.of(call.user), guarantee_id=guarantee_id, now=call.now, terms=terms, cut=cut
+    )
     return _with_cut(row, cut)
 
 

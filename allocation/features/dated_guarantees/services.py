@@ -1,7 +1,7 @@
 """Setting and ending guarantees between dates."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
@@ -36,7 +36,7 @@ CUT_HELP = (
     "Without it they are borrowed."
 )
 STEP = timedelta(minutes=5)
-"""Guarantees change on the grid on which planned starts and ends lie."""
+"""Dates are multiples of it, as planned starts and ends are."""
 LONGEST_AHEAD = timedelta(days=731)
 MOST_TO_COME = 50
 MOST_UNITS = 10**12
@@ -173,7 +173,7 @@ def _shown(rows: QuerySet[DatedGuarantee]) -> QuerySet[DatedGuarantee]:
 
 
 def _dates(terms: DatedGuaranteeTerms, now: datetime) -> tuple[datetime, datetime]:
-    """Returns the two instants. Raises Refused: `bad_dates`."""
+    """Returns the two instants in UTC. Raises Refused: `bad_dates`."""
     starts, ends = terms.starts, terms.ends
     for name, each in (("starts", starts), ("ends", ends)):
         if each is not None and each.timestamp() % STEP.total_seconds():
@@ -189,7 +189,7 @@ def _dates(terms: DatedGuaranteeTerms, now: datetime) -> tuple[datetime, datetim
         raise invalid("bad_dates", refusal_text("dated_backward"), "ends")
     if ends > now + LONGEST_AHEAD:
         raise invalid("bad_dates", refusal_text("dated_far", days=LONGEST_AHEAD.days), "ends")
-    return starts, ends
+    return starts.astimezone(UTC), ends.astimezone(UTC)
 
 
 def _answered(cut: Cut | None, answer: str | None) -> Cut:

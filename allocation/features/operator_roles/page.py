@@ -11,7 +11,7 @@ from allocation.features.operator_roles.services import (
     operator_roles,
 )
 from tenants.access import PlatformActor
-from tenants.models import OperatorRole, User
+from tenants.models import OperatorRole
 from tenants.rules.operator_roles import ROLES, Area
 from tenants.web.form_page import Act, operator_form_page
 
@@ -33,10 +33,6 @@ def _given(row: OperatorRole) -> str:
     if row.since is None:
         return f"{name} gets the role {label} when another site operator has approved it."
     return f"{name} has the role {label}."
-
-
-def _actor(operator: User) -> PlatformActor:
-    return PlatformActor(operator.pk, operator.display_name)
 
 
 urlpatterns = [
@@ -61,6 +57,5 @@ urlpatterns = [
             noun="operator's role",
         ),
         area=Area.ROLES,
-        actor_of=_actor,
     )
 ]

@@ -69,7 +69,7 @@ def end_operator_role(call: ApiView, role_id: UUID) -> OperatorRole:
 
 
 def _actor(call: ApiView) -> PlatformActor:
-    return PlatformActor(call.user.pk, call.user.display_name, call.actor.token_id)
+    return PlatformActor.of(call.user, call.actor.token_id)
 
 
 urlpatterns = rest.urls

@@ -70,11 +70,6 @@ class PastTerms:
     )
 
 
-def operator_actor(operator: User) -> PlatformActor:
-    """Returns the operator as the one who acts."""
-    return PlatformActor(operator.pk, operator.display_name)
-
-
 def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> dict[str, Any]:
     facts = version_facts(number)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
@@ -297,7 +292,6 @@ urlpatterns = [
             terms=PastTerms,
         ),
         area=Area.RULES,
-        actor_of=operator_actor,
         queries=("against",),
     ),
     path("ops/policy/versions/<int:number>/scenario", ops_policy_scenario, name="ops-policy-scenario"),
@@ -308,7 +302,6 @@ urlpatterns = [
         _trial_shown,
         Act("cancel", _trial_cancel, "The trial is cancelled."),
         area=Area.RULES,
-        actor_of=operator_actor,
     ),
     path("ops/policy/trials/<uuid:trial_id>.csv", trial_csv, name="ops-policy-trial-csv"),
     path("ops/policy/trials/<uuid:trial_id>.json", trial_json, name="ops-policy-trial-json"),

@@ -51,11 +51,6 @@ class PolicyDifferenceOut(serializers.Serializer[Any]):
     after = serializers.DictField()
 
 
-def actor_of(call: ApiView) -> PlatformActor:
-    """Returns the operator who calls."""
-    return PlatformActor(call.user.pk, call.user.display_name)
-
-
 @rest.get(
     "policy/versions/<int:number>/difference/<int:against>",
     "Compare two versions of the policy (operators)",
@@ -84,14 +79,14 @@ def activate_policy_version(call: ApiView, terms: ActivateTerms, number: int) ->
     not. To activate another operator's version approves it. With `classes` or `tenants` it is in force for
     these only, by a version that is made for it; `not_for_a_part` names what has one value for the whole
     site. Activate it again with a wider list, or without one for all."""
-    return version_activate(actor=actor_of(call), number=number, terms=terms, now=call.now)
+    return version_activate(actor=PlatformActor.of(call.user), number=number, terms=terms, now=call.now)
 
 
 @rest.post("policy/versions/<int:number>/approve", "Approve a policy version (operators)", PolicyVersionOut)
 def approve_policy_version(call: ApiView, number: int) -> VersionFacts:
     """Approves a version that another operator wrote. If it waits to go into force, it does at its
     time."""
-    return version_approve(actor=actor_of(call), number=number, now=call.now)
+    return version_approve(actor=PlatformActor.of(call.user), number=number, now=call.now)
 
 
 @rest.post(
@@ -99,7 +94,7 @@ def approve_policy_version(call: ApiView, number: int) -> VersionFacts:
 )
 def withdraw_policy_version(call: ApiView, number: int) -> VersionFacts:
     """Withdraws a version that waits to go into force."""
-    return version_withdraw(actor=actor_of(call), number=number, now=call.now)
+    return version_withdraw(actor=PlatformActor.of(call.user), number=number, now=call.now)
 
 
 @rest.post(
@@ -112,7 +107,7 @@ def withdraw_policy_version(call: ApiView, number: int) -> VersionFacts:
 def rollback_policy(call: ApiView, terms: RollbackTerms) -> VersionFacts:
     """Puts the version that was in force before, or an earlier one, into force again at once. The log
     keeps the reason; no approval is needed."""
-    return version_rollback(actor=actor_of(call), terms=terms, now=call.now)
+    return version_rollback(actor=PlatformActor.of(call.user), terms=terms, now=call.now)
 
 
 class TrialOut(serializers.Serializer[Any]):

@@ -26,7 +26,7 @@ from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
 from billing.price_books import currency_latest
 from billing.rules import rate_text
 from tenants.access import Actor, PlatformActor
-from tenants.models import Tier, User
+from tenants.models import Tier
 from tenants.platform.errors import missing
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
@@ -113,10 +113,6 @@ def _frame(rows: list[ZoneRow], base: str) -> dict[str, Any]:
     }
 
 
-def _actor(operator: User) -> PlatformActor:
-    return PlatformActor(operator.pk, operator.display_name)
-
-
 def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
     return {
         **_frame(_rows(None, now), "/ops/fleet"),
@@ -195,7 +191,6 @@ urlpatterns = [
             initial=lambda _: {"hours": "12"},
         ),
         area=Area.FLEET,
-        actor_of=_actor,
     ),
     operator_form_page(
         "zones/<slug:slug>",
@@ -205,7 +200,6 @@ urlpatterns = [
         Act("change", _change, "Zone {row.slug} set.", terms=ZoneTerms, initial=_as_set, to="ops-zones"),
         Act("end", zone_end, "Zone {row.slug} ended.", to="ops-zones"),
         area=Area.FLEET,
-        actor_of=_actor,
     ),
     operator_form_page(
         "nodes/<slug:node>/storage",
@@ -221,6 +215,5 @@ urlpatterns = [
             initial=_storage,
         ),
         area=Area.NODES,
-        actor_of=_actor,
     ),
 ]

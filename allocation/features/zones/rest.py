@@ -70,10 +70,6 @@ class TierSetOut(serializers.Serializer[Any]):
     tier = serializers.CharField(source="slug")
 
 
-def _actor(call: ApiView) -> PlatformActor:
-    return PlatformActor(call.user.pk, call.user.display_name)
-
-
 @rest.list("zones", "List zones", ZoneOut, order=("slug",))
 def list_zones(call: ApiView) -> QuerySet[Zone]:
     """Returns the zones that requests can name, with what energy costs and emits there."""
@@ -83,7 +79,7 @@ def list_zones(call: ApiView) -> QuerySet[Zone]:
 @operators.put("platform-zones", "Set a zone (operators)", ZoneOut, terms=ZoneTerms)
 def set_zone(call: ApiView, terms: ZoneTerms) -> Zone:
     """Adds a zone or gives it these values and racks. A gang of GPUs stays in one zone."""
-    return zone_set(actor=_actor(call), terms=terms, now=call.now)
+    return zone_set(actor=PlatformActor.of(call.user), terms=terms, now=call.now)
 
 
 @rest.list("tier-energy", "List tiers whose work waits for energy", TierEnergyOut, order=("tier",))
@@ -95,13 +91,13 @@ def list_tier_energy(call: ApiView) -> QuerySet[TierEnergy]:
 @operators.put("platform-tier-energy", "Set what a tier waits for (operators)", TierSetOut, terms=EnergyTerms)
 def set_tier_energy(call: ApiView, terms: EnergyTerms) -> Tier:
     """Work of the tier starts within these hours where and when energy is cheapest or cleanest."""
-    return energy_set(actor=_actor(call), terms=terms, now=call.now)
+    return energy_set(actor=PlatformActor.of(call.user), terms=terms, now=call.now)
 
 
 @operators.post("platform-zones/<slug:slug>/end", "End a zone (operators)", ZoneOut)
 def end_zone(call: ApiView, slug: str) -> Zone:
     """Ends a zone in which no rack stands."""
-    return zone_end(actor=_actor(call), slug=slug, now=call.now)
+    return zone_end(actor=PlatformActor.of(call.user), slug=slug, now=call.now)
 
 
 @of_nodes.put(
@@ -112,7 +108,7 @@ def end_zone(call: ApiView, slug: str) -> Zone:
 )
 def set_node_storage(call: ApiView, terms: StorageTerms, name: str) -> Node:
     """Says what storage a node has. Requests can demand it."""
-    return storage_set(actor=_actor(call), node=name, terms=terms, now=call.now)
+    return storage_set(actor=PlatformActor.of(call.user), node=name, terms=terms, now=call.now)
 
 
 urlpatterns = [*rest.urls, *operators.urls, *of_nodes.urls]

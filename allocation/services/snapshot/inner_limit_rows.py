@@ -101,16 +101,8 @@ def window_steps_of(
         key = (f"{person.scope} {person.person}", person.gpu_class)
         limits[key], sure[key] = person.most, 0
     since = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    by_owner: dict[tuple[str, str], list[tuple[int, Times]]] = {}
-    for row in inner.windows:
-        owner = str(row.project_id or row.lab_id or row.tenant_id)
-        if row.user_id is not None:
-            # The name of a person's node in the tree.
-            owner = f"{owner} {row.user_id}"
-        found = by_owner.setdefault((owner, row.gpu_class_id), [])
-        found.append((row.limit_units, times_of(row)))
     steps: list[Override] = []
-    for (owner, gpu_class), found in sorted(by_owner.items()):
+    for (owner, gpu_class), found in sorted(_windows_by_owner(inner.windows).items()):
         if (owner, gpu_class) not in limits:
             continue
         base = limits[owner, gpu_class]
@@ -132,6 +124,17 @@ def window_steps_of(
             mine = _at_dates(mine, dated, sure.get((owner, gpu_class), 0))
         steps += mine
     return tuple(steps)
+
+
+def _windows_by_owner(windows: Iterable[QuotaWindow]) -> dict[tuple[str, str], list[tuple[int, Times]]]:
+    """The limits at some times, by the name of the owner's node in the tree and the class."""
+    found: dict[tuple[str, str], list[tuple[int, Times]]] = {}
+    for row in windows:
+        owner = str(row.project_id or row.lab_id or row.tenant_id)
+        if row.user_id is not None:
+            owner = f"{owner} {row.user_id}"
+        found.setdefault((owner, row.gpu_class_id), []).append((row.limit_units, times_of(row)))
+    return found
 
 
 def _at_dates(steps: Iterable[Override], dated: Collection[DatedGuarantee], usual: int) -> list[Override]:

@@ -40,6 +40,7 @@ from allocation.web.bookings.booking_pages import booking_rows
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
 from allocation.web.bookings.page_context import PageContext
 from allocation.words.reasons import stored_sentence
+from tenants.access import PlatformActor
 from tenants.models import GpuClass, Tier, User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, ids_read
@@ -47,7 +48,7 @@ from tenants.platform.forms.confirm import CONFIRMED_FIELD, CSRF_FIELD
 from tenants.queries import tenants_all
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
-from tenants.web.list_menu import actor_of, list_menus
+from tenants.web.list_menu import list_menus
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -90,7 +91,7 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
         "refusal": refusal,
         "typed": request.POST if refusal else {},
         "longest": LONGEST_TEXT,
-        "list_menus": list_menus(request, actor_of(operator), "bookings"),
+        "list_menus": list_menus(request, PlatformActor.of(operator), "bookings"),
     }
     status = 422 if refusal else 200
     return render(request, "allocation/ops_bookings.html", context, status=status)

@@ -69,7 +69,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.list_menu import actor_of, list_menus
+from tenants.web.list_menu import list_menus
 
 NO_ZONE = "-"
 """The filter for nodes in no zone; no zone has this name."""
@@ -166,7 +166,7 @@ def ops_fleet(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows all nodes with all allocations and operator actions."""
     now = timezone.now()
     nodes = fleet_now(tenant_id=None, now=now)
-    return _fleet(request, nodes, now, reader=actor_of(operator), base="/ops/fleet")
+    return _fleet(request, nodes, now, reader=PlatformActor.of(operator), base="/ops/fleet")
 
 
 @require_GET

@@ -20,13 +20,13 @@ from allocation.queries.bookings.booking_list import (
     search_results,
 )
 from allocation.queries.bookings.site_bookings import OPEN_GROUP, SiteFilter, site_bookings
-from tenants.access import Actor, operator_rights
+from tenants.access import Actor, PlatformActor, operator_rights
 from tenants.models import GpuClass, User
 from tenants.platform.costly import costly
 from tenants.queries import tenants_all
 from tenants.rules.operator_roles import Area, Rights
 from tenants.web.frame import operator_page, tenant_page
-from tenants.web.list_menu import actor_of, own_pages
+from tenants.web.list_menu import own_pages
 from tenants.web.navigation import Page, operator_pages, pages_found, pages_of, pages_open
 
 LONGEST = 200
@@ -129,7 +129,7 @@ def _views(pages: Iterable[Page], text: str, base: str) -> HitGroup:
 
 def _ops_views(operator: User, rights: Rights, text: str) -> HitGroup:
     """Those of lists that the operator's roles open."""
-    return _views(pages_open(own_pages(actor_of(operator)), rights), text, "/ops/")
+    return _views(pages_open(own_pages(PlatformActor.of(operator)), rights), text, "/ops/")
 
 
 def _operator_pages(rights: Rights, text: str) -> HitGroup:

@@ -28,7 +28,7 @@ from tenants.models import User
 from tenants.rules.lists import query_of
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
-from tenants.web.list_menu import LIST_MENUS, OWN_PAGES, ListMenu, actor_of
+from tenants.web.list_menu import LIST_MENUS, OWN_PAGES, ListMenu
 from tenants.web.navigation import Page, pages_open
 
 
@@ -166,7 +166,6 @@ urlpatterns = [
         _shown,
         _save("/ops/"),
         area=Area.OWN,
-        actor_of=actor_of,
     ),
     operator_form_page(
         "views/<uuid:view_id>",
@@ -175,6 +174,5 @@ urlpatterns = [
         _one,
         *_acts("ops-saved-views"),
         area=Area.OWN,
-        actor_of=actor_of,
     ),
 ]

@@ -40,7 +40,7 @@ class SavedViewOut(serializers.Serializer[Any]):
 
 def _holder(call: Endpoint) -> Holder:
     if call.for_operators:
-        return PlatformActor(call.user.pk, call.user.display_name, call.caller.token_id)
+        return PlatformActor.of(call.user, call.caller.token_id)
     return call.actor
 
 

@@ -203,7 +203,7 @@ def _record(
     before: dict[str, Any],
     after: dict[str, Any],
 ) -> None:
-    """Logs what operators do, and what others of the organisation see. Own views are nobody's concern."""
+    """Logs what operators do, and what others of the organisation see. Views of one's own are not logged."""
     if before == after:
         return
     if isinstance(actor, PlatformActor):

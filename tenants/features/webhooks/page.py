@@ -16,7 +16,6 @@ from tenants.features.webhooks.services import (
     deliveries_resend,
     delivery_resend,
     log_of,
-    platform_actor,
     webhook_change,
     webhook_create,
     webhook_delete,
@@ -279,7 +278,6 @@ urlpatterns = [
         _list_shown,
         _create(PlatformWebhookTerms, ("node.*", "gpu.*"), choices=_EVENTS),
         area=Area.SYSTEM,
-        actor_of=platform_actor,
     ),
     operator_form_page(
         "webhooks/<uuid:webhook_id>",
@@ -288,7 +286,6 @@ urlpatterns = [
         _one_shown,
         *_acts(PlatformWebhookTerms, "ops-webhooks", choices=_EVENTS),
         area=Area.SYSTEM,
-        actor_of=platform_actor,
         queries=("state", "before"),
     ),
 ]

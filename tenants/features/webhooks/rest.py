@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from rest_framework import serializers
 
+from tenants.access import PlatformActor
 from tenants.api.endpoints import Endpoint, Endpoints
 from tenants.features.webhooks.services import (
     Holder,
@@ -16,7 +17,6 @@ from tenants.features.webhooks.services import (
     deliveries_resend,
     delivery_resend,
     log_of,
-    platform_actor,
     webhook_change,
     webhook_create,
     webhook_delete,
@@ -118,7 +118,7 @@ class ResentOut(serializers.Serializer[Any]):
 
 
 def _holder(call: Endpoint) -> Holder:
-    return platform_actor(call.user, call.caller.token_id) if call.for_operators else call.actor
+    return PlatformActor.of(call.user, call.caller.token_id) if call.for_operators else call.actor
 
 
 def _with_secret(made: tuple[Webhook, str]) -> Webhook:

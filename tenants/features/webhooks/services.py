@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tenants.access import Actor, PlatformActor, access_project
 from tenants.audit import audit_record, platform_record
-from tenants.models import Project, User, Webhook, WebhookDelivery
+from tenants.models import Project, Webhook, WebhookDelivery
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.labels import Labels, labels_check
 from tenants.platform.terms import term, terms
@@ -109,11 +109,6 @@ class ResendTerms:
     states: Sequence[Literal["failed", "dropped"]] = term(
         says="`failed`, `dropped` or both.", default=("failed", "dropped"), allow_empty=False
     )
-
-
-def platform_actor(operator: User, token_id: UUID | None = None) -> PlatformActor:
-    """Returns the operator as the one who acts for the platform's webhooks."""
-    return PlatformActor(operator.pk, operator.display_name, token_id)
 
 
 def webhooks_of(actor: Holder, kind: str = Webhook.Kind.WEBHOOK) -> QuerySet[Webhook]:

@@ -103,13 +103,9 @@ def person_quota_set(  # noqa: PLR0913 (named parts of one limit)
     if limit_units is None:
         rows.delete()
     else:
-        owner: dict[str, Any] = {
-            "tenant_id": actor.tenant_id,
-            "project": where,
-            "user": person,
-            "gpu_class": model,
-        }
-        quota, _ = rows.update_or_create(**owner, defaults={"limit_units": limit_units})
+        owner: dict[str, Any] = {"project": where, "user": person, "gpu_class": model}
+        defaults = {"limit_units": limit_units}
+        quota, _ = rows.update_or_create(tenant_id=actor.tenant_id, **owner, defaults=defaults)
     if quota is not None:
         _person_limit_record(actor, quota, before, limit_units, now)
         limit_changed(change, cut, now)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
@@ -20,7 +21,7 @@ from solver import DatedGuarantee as Dated
 from solver import Policy
 from tenants.access import PlatformActor
 from tenants.lab_queries import guarantees_now
-from tenants.models import AuditEntry, DatedGuarantee, QuotaWindow
+from tenants.models import AuditEntry, DatedGuarantee, QuotaWindow, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tenants.services import Share, tenant_quota_set
@@ -229,8 +230,10 @@ def test_what_is_guaranteed_now_is_shown_with_the_use_of_now(site: Site) -> None
 
 
 def test_operators_set_and_end_one_on_their_page(site: Site) -> None:
+    with as_owner():
+        User.objects.filter(pk=site.people["operator"].pk).update(time_zone="Asia/Tokyo")
     client = reader(site, "operator")
-    day = soon(24)
+    day = soon(24).astimezone(ZoneInfo("Asia/Tokyo"))
     form = {
         "act": "add",
         "tenant": "helix",
@@ -242,12 +245,13 @@ def test_operators_set_and_end_one_on_their_page(site: Site) -> None:
     refused = client.post("/ops/dated-guarantees", form | {"gpus": "7"})
     assert refused.status_code == 422
     assert "at most 4 are left" in flat(refused.content.decode())
+    assert f"{soon(24):%Y-%m-%d %H:%M} (UTC)" in flat(refused.content.decode())
     assert client.post("/ops/dated-guarantees", form).status_code == 302
     page = flat(client.get("/ops/dated-guarantees").content.decode())
     assert "Helix: 3 H100 80 GB guaranteed between the two dates." in page
     with as_system():
         row = DatedGuarantee.objects.get()
-    assert row.guaranteed_units == 3 * GPU
+    assert (row.guaranteed_units, row.starts) == (3 * GPU, soon(24))
     assert '<td>H100 80 GB</td><td class="n num">3</td><td class="n num">4</td>' in flat(
         reader(site, "viewer").get("/t/helix/dated-guarantees").content.decode()
     )

@@ -37,12 +37,12 @@ from portal.integrations.webhooks.queue import (
     deliveries_claim,
     post,
 )
+from tenants.access import PlatformActor
 from tenants.features.webhooks.services import (
     ResendTerms,
     WebhookTerms,
     deliveries_resend,
     delivery_resend,
-    platform_actor,
     webhook_create,
     webhook_secret_rotate,
     webhook_test,
@@ -440,7 +440,7 @@ def test_webhooks_of_the_platform_get_the_site_s_events_once_and_no_tenant_sees_
     whole = Hook(lab, "http://127.0.0.1:9/whole", "*")
     with as_system():
         operator = an_operator()
-        actor, terms = platform_actor(operator), WebhookTerms(name="Pager", url=receiver.url, events=["*"])
+        actor, terms = PlatformActor.of(operator), WebhookTerms(name="Pager", url=receiver.url, events=["*"])
         row, secret = webhook_create(actor=actor, terms=terms, now=NOW)
         node = Gpu.objects.select_related("node").get().node
         maintained(operator, node.name)
@@ -471,7 +471,7 @@ def test_operators_hear_of_a_failing_webhook_of_the_platform(lab: Lab, receiver:
     with as_system():
         operator = an_operator()
         terms = WebhookTerms(name="Pager", url=receiver.url, events=["gpu.*"])
-        row, _ = webhook_create(actor=platform_actor(operator), terms=terms, now=NOW)
+        row, _ = webhook_create(actor=PlatformActor.of(operator), terms=terms, now=NOW)
         gpus_lost(list(Gpu.objects.all()), NOW)
         outbox_relay(NOW)
     receiver.statuses = [410]

@@ -165,8 +165,8 @@ def _is_half_said(reading: Reading, token: str, span: Span) -> bool:
     if found is None or found[2] in ("00", "25", "50", "75"):
         return False
     hours, minutes = int(found[1]), int(found[2])
-    tenths = minutes * 60 // 100
-    choices = [f"{hours}h{each:02}m" for each in (minutes, tenths)]
+    of_decimals = minutes * 60 // 100
+    choices = [f"{hours}h{each:02}m" for each in (minutes, of_decimals)]
     why = coded("ask_one_or_other", first=choices[0], last=choices[1])
     reading.add_problem(NOT_UNDERSTOOD, why, span, reading.replacements(span, *choices))
     return True

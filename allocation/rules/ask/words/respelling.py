@@ -217,9 +217,11 @@ _NAMED_DAY = r"(?:tomorrow|today|on |mon|tue|wed|thu|fri|sat|sun|for |$)"
 
 
 def _of_slurm(found: re.Match[str]) -> str:
-    """`--gres=gpu:h100:4` as `4 h100`, and `--gpus=4` as `x4`."""
+    """`--gres=gpu:h100:4` as `4 h100`, `--gpus=4` as `x4`, and `--gpus-per-node=4` as `x4 same node`."""
     name, _, number = found[0].rpartition(":")
-    return f"{number} {name.rpartition(':')[2]}" if name else f"x{re.findall(r'[0-9]+', number)[0]}"
+    if name:
+        return f"{number} {name.rpartition(':')[2]}"
+    return f"x{re.findall(r'[0-9]+', number)[0]}{' same node' * ('per-node' in number)}"
 
 
 def _of_setting(found: re.Match[str]) -> str:
@@ -229,11 +231,12 @@ def _of_setting(found: re.Match[str]) -> str:
 
 
 def _of_duration(found: re.Match[str]) -> str:
-    """`--time=02:30:00` and `PT2H30M` as `2h30m`."""
+    """`--time=02:30:00` and `PT2H30M` as `2h30m`. Slurm's `--time=02:30` is of minutes and seconds."""
     if found[0].startswith("pt"):
         return found[0].removeprefix("pt")
-    hours, minutes, *_ = re.findall(r"\d+", found[0])
-    return f"{int(hours)}h{minutes}m"
+    hours, minutes, seconds = map(int, re.findall(r"\d+", found[0]))
+    minutes += hours * 60 + (seconds > 0)
+    return f"{minutes}m"
 
 
 def _days_of_month(found: re.Match[str]) -> str:
@@ -253,7 +256,7 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         _of_slurm,
     ),
     (r"(?<![;:,])(?:gpus|count|hours|minutes|days)=\d+|(?<![;:,])[a-z]+\d+=\d+(?=\s)", _of_setting),
-    (r"--time[= ]\d{1,3}(?::\d{2}){1,2}|pt(?=\d)(?:\d{1,4}h)?(?:\d{1,4}m)?", _of_duration),
+    (r"--time[= ]\d{1,3}:\d{2}:\d{2}|pt(?=\d)(?:\d{1,4}h)?(?:\d{1,4}m)?", _of_duration),
     (r"\d{1,2}\.\d{2}\s?-\s?\d{1,2}\.\d{2}(?!\d|\.)", lambda found: found[0].replace(".", ":")),
     (r"\d{1,2}\.?\s?-\s?\d{1,2}\.\s?\d{1,2}\.", _days_of_month),
     (r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?(?:z|\+\d{2}:\d{2})", _instant),
@@ -283,7 +286,7 @@ _RULES: tuple[str | Callable[[re.Match[str]], str], ...] = (
 
 def _named(number: int, pattern: str) -> str:
     # A dash before hours is one of `9-17 uhr`.
-    before = r"(?<![\w./])" if number == 6 else r"(?<![\w./-])"
+    before = r"(?<![\w./])" if _RULES[number] is _clock else r"(?<![\w./-])"
     return f"{before}(?P<r{number}>{pattern})"
 
 
