@@ -33,8 +33,8 @@ def bookings_copy(site: Site, wanted: int) -> int:
     other = {
         "id": "gen_random_uuid()",
         "number": "top.number + row_number() OVER ()",
-        "submitted": f"now() - random() * interval '{WEEKS} weeks'",
-        "ended_at": "now() - interval '1 hour'",
+        "submitted": "now() - b.age",
+        "ended_at": "now() - b.age * 0.99",
         "charged": "0",
         "series_id": "NULL",
         "array_id": "NULL",
@@ -49,7 +49,8 @@ def bookings_copy(site: Site, wanted: int) -> int:
             f"INSERT INTO allocation_booking ({', '.join(names)}) SELECT {values}"  # noqa: S608 (columns)
             " FROM (SELECT max(number) AS number, count(*) AS count FROM allocation_booking"
             "   WHERE tenant_id = %(tenant)s) top,"
-            " LATERAL (SELECT o.* FROM allocation_booking o, generate_series(1, %(wanted)s) n"
+            f" LATERAL (SELECT o.*, random() * interval '{WEEKS} weeks' AS age"
+            "   FROM allocation_booking o, generate_series(1, %(wanted)s) n"
             "   WHERE o.tenant_id = %(tenant)s AND o.state = 'ended'"
             "   LIMIT greatest(0, %(wanted)s - top.count)) b",
             {"tenant": tenant, "wanted": wanted},

@@ -14,7 +14,7 @@ import numpy as np
 from django.db import connection
 
 from allocation.features.capacity.mix.arithmetic import Loads
-from allocation.queries.bookings.money.demand_hours import ASKED, ASKED_CLASS, BY_HOUR, HOUR, RUNS
+from allocation.queries.bookings.money.demand_hours import ASKED, ASKED_CLASS, HOUR, RUNS, levels_by_hour
 from allocation.queries.bookings.money.held_use import WHOLE
 
 _WHOSE = """b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
@@ -22,22 +22,16 @@ _WHOSE = """b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(sta
   AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
 _RUN = "a.state = ANY(%(states)s) AND NOT a.abandoned"
 _NEEDED = f"""
-SELECT r.gpu_class_id, s.at, sum(d.seconds * r.gpus) / 3600
-FROM (
-  SELECT g.gpu_class_id, {WHOLE} AS gpus, lower(a.period) - w.wait AS since,
-    coalesce(upper(a.period), %(now)s) - w.wait AS until
-  FROM allocation_booking b
-  CROSS JOIN LATERAL (
-    SELECT greatest('0'::interval,
-      min(lower(a.period)) - greatest(b.submitted, b.not_before, b.starts)) AS wait
-    FROM allocation_allocation a WHERE a.booking_id = b.id AND {_RUN}) w
-  JOIN allocation_allocation a ON a.booking_id = b.id AND {_RUN}
-  JOIN allocation_gpu g ON g.id = a.gpu_id AND g.gpu_class_id IS NOT NULL
-  WHERE {_WHOSE}
-) r
-{BY_HOUR.format(lower="r.since", upper="r.until")}
-WHERE r.since < %(ends)s AND r.until > %(starts)s
-GROUP BY 1, 2
+SELECT g.gpu_class_id AS gpu_class, {WHOLE} AS gpus, lower(a.period) - w.wait AS since,
+  coalesce(upper(a.period), %(now)s) - w.wait AS until
+FROM allocation_booking b
+CROSS JOIN LATERAL (
+  SELECT greatest('0'::interval,
+    min(lower(a.period)) - greatest(b.submitted, b.not_before, b.starts)) AS wait
+  FROM allocation_allocation a WHERE a.booking_id = b.id AND {_RUN}) w
+JOIN allocation_allocation a ON a.booking_id = b.id AND {_RUN}
+JOIN allocation_gpu g ON g.id = a.gpu_id
+WHERE {_WHOSE}
 """  # noqa: S608 (our own text)
 _NEVER_RAN = f"""
 SELECT {ASKED_CLASS}, count(*), sum({ASKED} * b.duration_seconds) / 3600
@@ -108,13 +102,9 @@ def needed_read(whose: Whose, starts: datetime, ends: datetime, now: datetime) -
         if first is not None:
             first = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         begins = ends if first is None else max(starts, first)
-        cursor.execute(_NEEDED, facts | {"starts": begins})
-        rows = cursor.fetchall()
         cursor.execute(_NEVER_RAN, facts)
         never_ran = {name: NeverRan(count, hours) for name, count, hours in cursor.fetchall() if name}
     loads: dict[str, Loads] = defaultdict(lambda: np.zeros(int((ends - begins) / HOUR)))
-    for name, at, gpus in rows:
-        place = int((at - begins) / HOUR)
-        if place < len(loads[name]):
-            loads[name][place] += float(gpus)
+    for (name, at), gpus in levels_by_hour(_NEEDED, facts | {"starts": begins}).items():
+        loads[name][int((at - begins) / HOUR)] += gpus
     return Needed(begins, ends, dict(loads), never_ran)

@@ -2,6 +2,9 @@
 
 from collections import defaultdict
 from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from django.db import connection
@@ -20,35 +23,31 @@ FROM allocation_booking b
 WHERE b.submitted >= %(starts)s AND b.submitted < %(ends)s
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
-BY_HOUR = """
-CROSS JOIN LATERAL generate_series(
-  date_trunc('hour', greatest({lower}, %(starts)s)),
-  least({upper}, %(ends)s), '1 hour'::interval) AS s(at)
-CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
-  least({upper}, %(ends)s, s.at + '1 hour'::interval) - greatest({lower}, %(starts)s, s.at))) AS seconds) d
+# Each span counts where it begins and where it ends, so a wait of weeks costs as much as one of minutes.
+_EDGES = """
+SELECT x.gpu_class, date_trunc('hour', e.at), sum(e.sign * x.gpus), sum(e.sign * x.gpus
+  * extract(epoch FROM date_trunc('hour', e.at) + '1 hour'::interval - e.at))
+FROM ({spans}) x
+CROSS JOIN LATERAL (VALUES
+  (greatest(x.since, %(starts)s), 1), (least(x.until, %(ends)s), -1)) e (at, sign)
+WHERE x.since < least(x.until, %(ends)s) AND x.until > %(starts)s
+GROUP BY 1, 2 ORDER BY 1, 2
 """
 _IN_USE = f"""
-SELECT g.gpu_class_id, s.at, sum(d.seconds * {WHOLE}) / 3600
+SELECT g.gpu_class_id AS gpu_class, {WHOLE} AS gpus, lower(a.period) AS since,
+  coalesce(upper(a.period), %(ends)s) AS until
 FROM allocation_allocation a
 JOIN allocation_gpu g ON g.id = a.gpu_id
-{BY_HOUR.format(lower="lower(a.period)", upper="coalesce(upper(a.period), %(ends)s)")}
 WHERE a.state = ANY(%(states)s) AND NOT a.abandoned AND a.period && tstzrange(%(starts)s, %(ends)s)
-GROUP BY 1, 2
 """  # noqa: S608
 # A wait is from the earliest start that was requested to the first run, or to the end without one.
 _WAITED = f"""
-SELECT w.gpu_class, s.at, sum(d.seconds * w.gpus) / 3600
-FROM (
-  SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
-    coalesce(
-      (SELECT min(lower(a.period)) FROM allocation_allocation a
-       WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
-  FROM allocation_booking b
-  WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
-) w
-{BY_HOUR.format(lower="w.since", upper="w.until")}
-WHERE w.since < %(ends)s AND w.until > %(starts)s
-GROUP BY 1, 2
+SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
+  coalesce(
+    (SELECT min(lower(a.period)) FROM allocation_allocation a
+     WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
+FROM allocation_booking b
+WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
 """  # noqa: S608
 RUNS = ["active", "releasing", "ended"]
 LIVE = ["planned", "starting", "active", "releasing"]
@@ -62,18 +61,18 @@ def requested_hours(starts: datetime, ends: datetime) -> Hours:
 
 def in_use_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs that were in use on average, by class and hour."""
-    found = _hours(_IN_USE, {"starts": starts, "ends": ends, "states": RUNS})
+    found = levels_by_hour(_IN_USE, {"starts": starts, "ends": ends, "states": RUNS})
     return _with_sources(found, "in_use", starts, ends)
 
 
 def booked_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs that are planned already for coming hours, by class and hour."""
-    return _hours(_IN_USE, {"starts": starts, "ends": ends, "states": LIVE})
+    return levels_by_hour(_IN_USE, {"starts": starts, "ends": ends, "states": LIVE})
 
 
 def waited_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs of what waited, on average, by class and hour."""
-    found = _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+    found = levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
     return _with_sources(found, "waited", starts, ends)
 
 
@@ -94,6 +93,29 @@ def _with_sources(found: Hours, kind: str, starts: datetime, ends: datetime) -> 
     for source in DEMAND_SOURCES:
         for key, gpus in source.hours(kind, starts, ends).items():
             found[key] += gpus
+    return found
+
+
+def levels_by_hour(spans: str, facts: dict[str, Any]) -> Hours:
+    """The GPUs of spans on average, by class and hour; hours without any are left out.
+
+    `spans` is SQL for rows of gpu_class, gpus, since and until; `facts` has its parameters, `starts` and
+    `ends` among them.
+    """
+    found: Hours = defaultdict(float)
+    with connection.cursor() as cursor:
+        cursor.execute(_EDGES.format(spans=spans), facts)
+        rows = [row for row in cursor.fetchall() if row[0]]
+    for name, edges in groupby(rows, key=itemgetter(0)):
+        level, at = Decimal(0), None
+        for _, hour, change, part in edges:
+            while level and at is not None and at < hour:
+                found[name, at] += float(level)
+                at += HOUR
+            # Sums of products are exact, so what has ended leaves nothing.
+            if seconds := level * 3600 + part:
+                found[name, hour] += float(seconds) / 3600
+            level, at = level + change, hour + HOUR
     return found
 
 
