@@ -18,7 +18,7 @@ from allocation.models import Series
 from allocation.rules.ask import MIN_DURATION_SECONDS, AskDocument
 from allocation.rules.recurrence import MAX_DATES, Dates, Recurrence, dates_of, dates_overlap
 from allocation.rules.states import State
-from allocation.services.bookings.checks.admission import Asker, admission_at
+from allocation.services.bookings.checks.admission import Asker, admission_at, admitted
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
@@ -308,7 +308,7 @@ def _suits_all(
         _, windows = series_dates(other, again)
         first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
         asker = Asker(actor.user_id, is_many=True)
-        admission = admission_check(project=project, tier_slug=other.tier, ask=first, now=now, asker=asker)
+        admission = admitted(project, other.tier, first, now, asker)
         for window in windows:
             offer_price(admission_at(admission, window.starts, now, window.seconds), shelf)
     except Refused:
