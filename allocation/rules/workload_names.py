@@ -2,7 +2,7 @@
 
 It is the label `workload` that people give, else the kind of work of its request, else what is left
 of its name without the numbers at its end: `protein-fold-12` is `protein-fold`. Labels can change at
-any time, so a workload is named later, too. Pure.
+any time, so a workload is named later, too. PostgreSQL computes the same in the column `workload`. Pure.
 """
 
 import re
@@ -41,17 +41,3 @@ class Named(Protocol):
 def workload_of(booking: Named) -> str:
     """The workload of a booking; empty if nothing names it."""
     return workload_named(booking.name, booking.labels, booking.ask)
-
-
-def _slug(text: str) -> str:
-    clean = rf"trim(BOTH '-' FROM regexp_replace(lower({text}), '[^a-z0-9_]+', '-', 'g'))"
-    return f"trim(BOTH '-' FROM left({clean}, {MOST}))"
-
-
-WORKLOAD = f"""coalesce(
-  {_slug("coalesce(nullif(b.labels->>'workload', ''), nullif(b.ask->>'workload', ''))")},
-  CASE WHEN {_slug("b.name")} !~ '^[0-9]*$' THEN
-    CASE WHEN regexp_replace({_slug("b.name")}, '(-v?[0-9]+)+$', '') ~ '^[0-9]+$' THEN ''
-    ELSE regexp_replace({_slug("b.name")}, '(-v?[0-9]+)+$', '') END
-  ELSE '' END)"""
-"""The same in SQL, of a booking `b`."""

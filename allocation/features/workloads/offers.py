@@ -21,7 +21,7 @@ from allocation.points import Advice, Quoted
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.nodes.diagnosis import nvlink_peak_kb
-from allocation.rules.workload_names import LABEL, WORKLOAD
+from allocation.rules.workload_names import LABEL
 from tenants.models import Project
 
 ADVICE = "advice"
@@ -29,12 +29,12 @@ ADVICE = "advice"
 
 MOST_NAMES = 50
 UNITS_PER_GPU = 56_000
-_NAMES = f"""
+_NAMES = """
 SELECT workload FROM (
-  SELECT {WORKLOAD} AS workload, b.submitted FROM allocation_booking b
+  SELECT b.workload, b.submitted FROM allocation_booking b
   WHERE b.project_id = %(project)s ORDER BY b.submitted DESC LIMIT 1000) f
 WHERE workload <> '' GROUP BY workload ORDER BY max(submitted) DESC LIMIT %(most)s
-"""  # noqa: S608 (our own text)
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from django.db import connection
 from allocation.points import host_cpu
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
 from allocation.rules.nodes.diagnosis import GIB, Signals, measured_mean, nvlink_peak_kb
-from allocation.rules.workload_names import WORKLOAD
 
 # Newer runs count, because code and drivers change.
 MOST_RUNS = 200
@@ -63,7 +62,7 @@ ROW_S = 300
 # A run that never began, or that nobody came to, says nothing about the work.
 _FINISHED = f"""
 SELECT b.id, 'BK-' || b.number || coalesce('[' || b.array_index || ']', ''), b.project_id,
-  {WORKLOAD} AS workload, b.planned_class, b.ask, b.price_per_hour, coalesce(b.charged + b.corrected, 0),
+  b.workload, b.planned_class, b.ask, b.price_per_hour, coalesce(b.charged + b.corrected, 0),
   b.currency, b.duration_seconds, coalesce(p.at, b.ended_at, b.submitted) AS at,
   coalesce(b.labels->>'advice', ''), {DEVICES} AS devices, coalesce(p.unit, ''),
   CASE WHEN p.step > p.anchor_step AND p.at - p.anchor_at >= %(least)s
@@ -73,8 +72,8 @@ LEFT JOIN allocation_progress p ON p.booking_id = b.id
 WHERE b.project_id = ANY(%(projects)s) AND b.state = 'ended' AND b.outcome <> 'no_show'
   AND b.planned_class <> '' AND NOT b.ask ? 'groups'
 """  # noqa: S608 (our own text)
-_OF_ONE = _FINISHED + f" AND {WORKLOAD} = %(name)s ORDER BY at DESC, b.id LIMIT %(most)s"
-_OF_ALL = f"SELECT * FROM ({_FINISHED}) f WHERE workload <> '' ORDER BY at DESC, id LIMIT %(most)s"  # noqa: S608
+_OF_ONE = _FINISHED + " AND b.workload = %(name)s ORDER BY at DESC, b.id LIMIT %(most)s"
+_OF_ALL = _FINISHED + " AND b.workload <> '' ORDER BY at DESC, b.id LIMIT %(most)s"
 # What is measured of work leaves the idle rows out. Seconds stand next to each sum, because
 # not each reading has each value.
 _DEVICES = """

@@ -9,7 +9,7 @@ from django.test import Client
 
 from allocation.features.workloads.services import Workload, workloads_of
 from allocation.models import Booking
-from allocation.rules.workload_names import WORKLOAD, workload_of, workload_slug
+from allocation.rules.workload_names import workload_of, workload_slug
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking
 from tests.features.workloads.builders import Ran, ran
@@ -55,7 +55,7 @@ def test_a_workload_is_named_by_its_label_its_kind_or_its_booking_alike_in_sql(s
         Booking.objects.filter(id=label.id).update(name="a-1", labels={"workload": "B c"})
         Booking.objects.filter(id=kind.id).update(name="a-1", ask={**kind.ask, "workload": "training"})
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT b.id, {WORKLOAD} FROM allocation_booking b")  # noqa: S608 (our own text)
+            cursor.execute("SELECT id, workload FROM allocation_booking")
             found = dict(cursor.fetchall())
         rows = Booking.objects.in_bulk([each.id for each in bookings])
     wanted = [*NAMES.values(), "b-c", "training"]
