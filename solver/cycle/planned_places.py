@@ -87,6 +87,10 @@ class PlannedPlaces:
         """Return the name of the connected classes of a request."""
         return self._parts.get(request.ask.classes[0], "") if request.ask.classes else ""
 
+    def part_named(self, gpu_class: str) -> str:
+        """Return the name of the classes that are connected with this one."""
+        return self._parts.get(gpu_class, gpu_class)
+
     def expected_behind(self, request: Request, at: int) -> Sequence[int]:
         """The places in the queue of expected starts behind place `at`, in order."""
         return _behind(self._expected.get(self.part_of(request), ()), at)

@@ -7,9 +7,9 @@ respect it.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from solver.cycle.extending.extensions import overlaps
@@ -29,6 +29,8 @@ MOST_UNITS = 8 * UNITS_PER_GPU
 """Kept for all requests of a project."""
 MOST_BORROWED = 10
 """Percent of a class that are kept for a tenant above its guarantee, in fixed windows only."""
+PartOf = Callable[[str], str]
+"""The name of the classes that requests connect with a class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +54,58 @@ class SoftPlaces:
         self._waiting = deque(turns)
         self._later: list[Turn] = []
         self._kept: dict[str, _Kept] = {}
+        self._free_now: dict[str, _Kept] = {}
         usual = (MARGIN, MOST_UNITS // UNITS_PER_GPU, MOST_BORROWED)
         self._margin, gpus, self._borrowed = self._state.policy.soft_bounds or usual
         self._most_units = gpus * UNITS_PER_GPU
 
     def keep_before(self, key: Key | None, freed: Collection[Fit] = ()) -> None:
-        """Keep places for the requests that are ahead of this key; None: for all of them.
-
-        The starts in `freed` are to be reserved again, so their room is not free.
+        """Keep places for the requests that are ahead of this key, next to all others; None: for all of
+        them. The starts in `freed` are to be reserved again, so their room is not free.
         """
+        self._keep_again(self._free_now.values(), freed)
         turns, self._later = self._later, []
-        while self._waiting and (key is None or self._waiting[0].key <= key):
+        while self._is_waiting(key):
             turns.append(self._waiting.popleft())
         for turn in turns:
             self._keep(turn, _planned(self._state, turn.request), freed)
 
-    @contextmanager
-    def passed_by(self, turn: Turn, start: Fit | None, freed: Mapping[str, Fit]) -> Iterator[None]:
-        """Free the places that a booking may pass, while it gets its start; then keep again what is
-        still possible. `start` is the planned one that is reserved."""
-        passed = self._passed(turn, start) if self._kept else []
+    def _is_waiting(self, key: Key | None) -> bool:
+        return bool(self._waiting) and (key is None or self._waiting[0].key <= key)
+
+    def pass_by(self, turn: Turn, start: Fit | None, freed: Mapping[str, Fit], part_of: PartOf) -> None:
+        """Keep places for the requests ahead of a booking, free those that it may pass, before it gets
+        its start, and keep again those in its classes that only others could pass. `start` is the planned
+        one that is reserved.
+
+        Most bookings pass the same places as the one ahead, so these stay free from turn to turn.
+        """
+        if self._later or self._is_waiting(turn.key):
+            self.keep_before(turn.key, freed.values())
+        near = partial(self._near, turn, freed, part_of)
+        if turn.request.planned is None:
+            # Whether somebody would be paused for it is known only next to all places.
+            self._keep_again(near(), freed.values())
+        passed = self._passed(turn, start) if self._kept or self._free_now else []
+        may_pass = {each.turn.request.booking for each in passed}
+        behind = (each for each in near() if each.turn.request.booking not in may_pass)
+        self._keep_again(behind, freed.values())
         for each in passed:
-            self._give_up(each)
-        yield
-        for each in passed:
-            self._keep(each.turn, each.fit, freed.values())
+            if each.turn.request.booking in self._kept:
+                self._give_up(each)
+
+    def _near(self, turn: Turn, freed: Collection[str], part_of: PartOf) -> list[_Kept]:
+        """The places that are free now, in the classes that the booking's own ones are connected with;
+        in all while starts are freed, because these are reserved again in any turn."""
+        if freed or not self._free_now:
+            return [*self._free_now.values()]
+        parts = {*map(part_of, turn.request.ask.all_classes)}
+        return [each for each in self._free_now.values() if part_of(each.fit.demand.gpu_class) in parts]
+
+    def _keep_again(self, passed: Iterable[_Kept], freed: Collection[Fit]) -> None:
+        for each in sorted(passed, key=lambda each: each.turn.key):
+            del self._free_now[each.turn.request.booking]
+            self._keep(each.turn, each.fit, freed)
 
     def in_the_way(self, found: Fit) -> Turn | None:
         """The first in the queue of the requests whose places are in the way of a start."""
@@ -161,7 +190,8 @@ class SoftPlaces:
         return _Kept(turn, found, use.units, inside)
 
     def _give_up(self, kept: _Kept) -> None:
-        del self._kept[kept.turn.request.booking]
+        booking = kept.turn.request.booking
+        self._free_now[booking] = self._kept.pop(booking)
         self._state.free(kept.fit)
         # `free` also gives back quota, which a soft place never had.
         self._state.quota.add(self._state.use(kept.fit.demand), kept.fit.window)
@@ -170,12 +200,13 @@ class SoftPlaces:
         """The places that a booking may pass, in queue order."""
         request, state = turn.request, self._state
         names = request.ask.all_classes
-        near = [e for e in self._kept.values() if e.fit.demand.gpu_class in names]
+        places = (*self._kept.values(), *self._free_now.values())
+        near = [each for each in places if each.fit.demand.gpu_class in names]
         first = request.earliest if request.fixed else state.first_start(request.earliest)
         if not near or (start is not None and start.starts <= first):
             return []
         if not self._would_pause(turn):
-            near = [e for e in near if turn.inside and e.turn.request.tenant != request.tenant]
+            near = [each for each in near if turn.inside and each.turn.request.tenant != request.tenant]
         return sorted(near, key=lambda each: each.turn.key)
 
     def _would_pause(self, turn: Turn) -> bool:

@@ -91,9 +91,11 @@ class Walk:
             self._at = at - 1
             self._resume_before(turn, soft)
             self._at = at
-            soft.keep_before(turn.key, self._freed.values())
-            with soft.passed_by(turn, self._kept.get(turn.request.booking), self._freed):
-                self._give_turn(turn)
+            kept = self._kept.get(turn.request.booking)
+            soft.pass_by(turn, kept, self._freed, self._places.part_named)
+            self._give_turn(turn)
+        if self._turns:
+            soft.keep_before(self._turns[-1].key, self._freed.values())
         self._give_freed_turns(len(self._turns))
         self._resume_before(None, soft)
         soft.keep_before(None)

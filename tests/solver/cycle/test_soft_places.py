@@ -1,12 +1,15 @@
 """Room that is kept for requests that wait for an approval: worked examples, and random worlds."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
 import pytest
 
 from solver import Place, Plan, PlannedStart, Request, Snapshot, encode, solve
-from solver.cycle.soft_places import MARGIN, MOST_UNITS
+from solver.cycle.order.queue import Turn
+from solver.cycle.soft_places import MARGIN, MOST_UNITS, SoftPlaces
+from solver.model.demand import Fit
 from solver.model.plan import Assign, SoftPlace, Waiting
 from tests.solver.builders import HOUR, NOON, POLICY, a_limit, gpus, whole
 from tests.solver.pausing import a_claim, a_site, given, notices, running
@@ -235,3 +238,33 @@ def test_in_random_worlds_nobody_pays_for_what_is_not_approved(seed: int) -> Non
         world.site = after(site, solve(site, RESTLESS))
         world.until(min(world.next_event(), world.site.now + 2 * HOUR))
     assert kept or seed not in (1, 4, 11)
+
+
+def test_a_place_that_all_may_pass_is_kept_once_and_not_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each booking behind may have the running work paused, so it may pass. The place costs the same
+    for forty of them as for four."""
+    kept: list[str] = []
+    keep = SoftPlaces._keep
+
+    def counted(places: SoftPlaces, turn: Turn, before: Fit | None, freed: Collection[Fit]) -> None:
+        kept.append(turn.request.booking)
+        keep(places, turn, before, freed)
+
+    monkeypatch.setattr(SoftPlaces, "_keep", counted)
+    pending = awaiting(a_claim("p", 2, tenant="a", hours=2, submitted=-HOUR), until=2 * HOUR, decided_in=HOUR)
+    held = running("h", *_places(4), tenant="b", since=-45 * MINUTE, ends=40 * HOUR)
+    asked = [a_claim(f"c{n:02}", 4, tenant="a", hours=4, submitted=n) for n in range(40)]
+    site = a_site(*asked, held=held, fleet=gpus(8), limits=(a_limit("a", 8, borrow=0), a_limit("b", 8)))
+    site = replace(site, running=tuple(running_requests(site)))
+    waits = {each.booking: each for each in solve(site, POLICY).waits}
+    planned = tuple(
+        replace(each, planned=PlannedStart(wait.starts, wait.ends, wait.places, "expected"))
+        for each in asked
+        if (wait := waits.get(each.booking))
+    )
+    plan = solve(replace(site, requests=planned, pending=(pending,)), POLICY)
+    assert len(planned) > 30
+    assert [each.booking for each in plan.soft if each.places] == ["p"]
+    assert 1 <= len(kept) < 6
