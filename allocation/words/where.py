@@ -21,21 +21,22 @@ def zone_name(slug: str) -> str:
 
 
 def energy_words(facts: Mapping[str, Any]) -> str:
-    """`It starts at 02:00 instead of 22:00 for cheaper energy: 0.12 instead of 0.31 EUR per kWh.`"""
+    """`It starts at 02:00 instead of 22:00, for cheaper energy in Basel: 0.12 instead of 0.31 EUR …`"""
     if facts["prefers"] == "price":
         amounts = {name: f"{facts[name] / 10_000:.4f}".rstrip("0").ljust(4, "0") for name in _COSTS}
-        text = _(
-            "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for cheaper "
-            "energy: %(cost)s instead of %(cost_before)s EUR per kWh."
-        )
+        energy, costs = _("cheaper energy"), _("%(cost)s instead of %(cost_before)s EUR per kWh")
     else:
         amounts = {name: str(facts[name]) for name in _COSTS}
+        energy, costs = _("cleaner energy"), _("%(cost)s instead of %(cost_before)s g of CO2 per kWh")
+    if facts["zone"] == facts["zone_before"]:
+        text = _("It starts at %(clock)s instead of %(clock_before)s, for %(energy)s in %(zone)s: %(costs)s.")
+    else:
         text = _(
-            "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for cleaner "
-            "energy: %(cost)s instead of %(cost_before)s g of CO2 per kWh."
+            "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for "
+            "%(energy)s: %(costs)s."
         )
     zones = {name: zone_name(str(facts[name])) for name in ("zone", "zone_before")}
-    return text % {**facts, **zones, **amounts}
+    return text % {**facts, **zones, "energy": energy, "costs": costs % amounts}
 
 
 _COSTS = ("cost", "cost_before")

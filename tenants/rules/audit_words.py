@@ -61,6 +61,7 @@ ACTIONS = {
     "report.subscribe": "gets a statement by mail",
     "report.unsubscribe": "gets a statement by mail no more",
     "decision.replayed": "replayed decision {object}",
+    "demo.filled": "filled the demo up to {object}",
     "dispute.answered": "answered a dispute of the statement of {object}",
     "dispute.raised": "disputed the statement of {object}",
     "dispute.withdrawn": "withdrew a dispute of the statement of {object}",

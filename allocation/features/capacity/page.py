@@ -47,6 +47,7 @@ from allocation.features.capacity.services import (
 )
 from allocation.features.capacity.sprints import SprintRuleTerms, sprint_rule_set
 from allocation.rules.ask.words.times import duration_words
+from allocation.words.amounts import class_name
 from billing.rules import money_text
 from tenants.access import Actor, PlatformActor, led_projects
 from tenants.models import GpuClass, Project, User
@@ -59,7 +60,7 @@ from tenants.web.frame import operator_page, tenant_page
 
 PLANS_SHOWN = 50
 MACHINES_SHOWN = 50
-ALL = Whose("All organisations")
+ALL = Whose("all organisations")
 PILLS: Mapping[str, str] = {
     "active": "ok", "ready": "ok", "proposed": "wait", "requested": "wait", "booting": "wait",
     "draining": "wait", "releasing": "wait", "lost": "bad", "orphan": "bad", "refused": "bad",
@@ -102,6 +103,7 @@ def machine_shown(machine: CapacityMachine) -> dict[str, Any]:
 def _offer_shown(offer: Offer) -> dict[str, Any]:
     return {
         "offer": offer,
+        "gpu_class": class_name(offer.gpu_class),
         "price": money_text(offer.price, offer.currency),
         "lead": duration_words(offer.lead_seconds),
         "least": duration_words(offer.least_seconds),

@@ -249,7 +249,7 @@ def test_pages_draw_the_hours_and_try_a_mix(site: Site, used: list[Gpu]) -> None
     client.force_login(site.people["viewer"])
     assert client.get(at).status_code == 403
     client.force_login(site.people["operator"])
-    assert "All organisations" in client.get("/ops/mix").content.decode()
+    assert "bookings of all organisations" in client.get("/ops/mix").content.decode()
     assert client.get("/ops/mix.csv").status_code == 200
 
 

@@ -127,5 +127,5 @@ def list_platform_mixes(call: ApiView) -> list[dict[str, Any]]:
     """Lists the classes that bookings of all organisations needed."""
     call.require_operator()
     with operator_tx():
-        whose = Whose("All organisations")
+        whose = Whose("all organisations")
         return [_shown(row) for row in mixes_of(whose, question_read(call.query, call.now), call.now)]
