@@ -7,8 +7,8 @@ from datetime import date, datetime, tzinfo
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.db import transaction
-from django.utils import timezone
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from allocation.features.insights.figures import Whose
 from allocation.features.insights.summary import summary_sentences

@@ -12,10 +12,30 @@ from allocation.rules.ask.words.respelling import respelled
 _MONTHS = "january february march april may june july august september october november december"
 # What can follow an `in` or `at`, where a zone is named.
 _AFTER_IN = (
-    "in the same rack|in one rack|in the same node|in the morning|in the afternoon|in the evening"
-    "|in 2 hours|in half an hour|in total|in parallel|in one node|at night|at noon|at midnight"
-    "|at the weekend|at most 2h|at least 2h|at once|at 10|at 10:30|at the latest 10:00|at 2pm|at 9 o'clock"
-).split("|") + [f"in {month}" for month in _MONTHS.split()]
+    "in the same rack",
+    "in one rack",
+    "in the same node",
+    "in one node",
+    "in the morning",
+    "in the afternoon",
+    "in the evening",
+    "in 2 hours",
+    "in half an hour",
+    "in total",
+    "in parallel",
+    "at night",
+    "at noon",
+    "at midnight",
+    "at the weekend",
+    "at most 2h",
+    "at least 2h",
+    "at once",
+    "at 10:30",
+    "at the latest 10:00",
+    "at 2pm",
+    "at 9 o'clock",
+    *(f"in {month}" for month in _MONTHS.split()),
+)
 
 
 def word_of_lines(name: str, site: Catalogue, others: Sequence[tuple[str, str]] = ()) -> str:
