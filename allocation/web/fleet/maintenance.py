@@ -92,7 +92,7 @@ class _Time(forms.DateTimeField):
 
     was: datetime | None = None
 
-    def to_python(self, value: object) -> datetime | None:
+    def to_python(self, value: str | datetime | date | None) -> datetime | None:
         """Returns the instant that was typed, or the one that was there."""
         return self.was if self.was is not None and value == _local(self.was) else super().to_python(value)
 
