@@ -13,10 +13,10 @@ from django.db.models import Count, QuerySet
 from rest_framework import serializers
 
 from allocation.features.zones.models import MOST_HOURS, TierEnergy
+from allocation.features.zones.names import word_of_lines
 from allocation.models import Node, Rack, Zone
 from allocation.models.fleet.zones import HOURS, SLUG
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask.line.own_names import word_of_lines
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.audit import platform_record
