@@ -126,8 +126,8 @@ def _zone_and_begin(terms: DraftTerms) -> tuple[str, str]:
     return zone, "" if begins is None else timezone.localtime(begins).strftime(LOCAL)
 
 
-def price_form_read(form: QueryDict, profiles: Profiles) -> DraftTerms:
-    """The terms that the form sends. Raises Refused at the field of a fault."""
+def price_form_read(form: QueryDict, profiles: Profiles, before: DraftTerms) -> DraftTerms:
+    """The terms that the form sends in place of those before. Raises Refused at the field of a fault."""
     prices, peaks, slices = {}, {}, {}
 
     def price(name: str) -> Decimal | None:
@@ -149,7 +149,10 @@ def price_form_read(form: QueryDict, profiles: Profiles) -> DraftTerms:
     fees = {tier: price(setup_param(tier)) for tier in Tier.objects.values_list("slug", flat=True)}
     setup = {tier: fee for tier, fee in fees.items() if fee}
     hours = peak_hours_read(form.get("peak_hours", ""), form.get("peak_zone", "").strip())
-    valid_from = _instant_read(form.get("valid_from", ""))
+    begin = form.get("valid_from", "").strip()
+    # As it is shown it stays, also in the hour that a clock change repeats.
+    is_same = begin == _zone_and_begin(before)[1]
+    valid_from = before.valid_from if is_same else _instant_read(begin)
     note = form.get("note", "").strip()
     return DraftTerms(prices, Peaks(hours, peaks), slices, setup, valid_from, note)
 

@@ -229,6 +229,18 @@ class Change:
     after: str
 
 
+def with_labels(detail: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """The detail with GPU classes by their labels, as pages name them."""
+    found: dict[str, Any] = {}
+    for name, value in detail.items():
+        if isinstance(value, Mapping):
+            found[name] = with_labels(value, labels)
+        else:
+            is_class = name in ("gpu_class", "gpu_class_id") and isinstance(value, str)
+            found[name] = labels.get(value, value) if is_class else value
+    return found
+
+
 def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
     """The name of an entry's object for people: `gpu-a1-01`, `BK-2041`, `helix h100`."""
     parts = (detail, _part(detail, "after"), _part(detail, "before"))

@@ -168,14 +168,14 @@ def _a_site(budget: str) -> Site:
 def _site_token(actor: Actor) -> str:
     """As `a_token`, without its checks and its own transaction."""
     now = timezone.now()
-    new = NewToken(name="test", expires=now + timedelta(days=1), scopes=list(Scope.values))
+    new = NewToken(name="test", expires=now + timedelta(days=90), scopes=list(Scope.values))
     return token_store(actor, new, now)[1]
 
 
 def a_token(actor: Actor) -> str:
     """A token's clear text."""
     with tenant_tx(actor.tenant_id):
-        return token_create(actor=actor, name="test", days=1, now=timezone.now())[1]
+        return token_create(actor=actor, name="test", days=90, now=timezone.now())[1]
 
 
 def some_hardware(gpus: int = 8) -> None:

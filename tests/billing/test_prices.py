@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
+from django.http import QueryDict
+from django.utils import timezone
 
 from billing.models import Price, PriceBook, PriceDraft
 from billing.price_books import CurrentPrice, PriceShelf, current_prices, price_at
@@ -20,6 +22,7 @@ from billing.services import (
     price_draft_rebase,
     price_draft_save,
 )
+from billing.web.price_form import price_form, price_form_read
 from portal.integrations.webhooks.publish import events_publish
 from tenants.models import AuditEntry, OutboxMessage, PublishedEvent, User
 from tenants.platform.errors import Refused
@@ -222,3 +225,19 @@ def test_slices_of_any_size_cost_exactly_their_price(units: int, price: str) -> 
         rate = current.of("1g.10gb", count, count * units).rate(count * units)
         assert (rate.plain, rate.peak) == (count * own, 2 * count * own)
     assert current.of("2g.20gb", 1, units) is current is current.of(None, 1, units)
+
+
+def test_a_begin_in_the_hour_that_a_clock_change_repeats_stays_as_its_form_is_saved() -> None:
+    a_price_book(NOW)
+    # 02:30 for the second time that night.
+    terms = DraftTerms(PRICES, valid_from=datetime(2029, 10, 28, 1, 30, 20, tzinfo=UTC))
+    with timezone.override("Europe/Berlin"):
+        form = price_form(terms, {}, None, None)
+        fields = [each for row in form.rows for pair in row.pairs for each in pair]
+        fields += [form.peak_hours, form.peak_zone, form.valid_from]
+        sent = QueryDict(mutable=True)
+        sent.update({each.name: each.value for each in fields})
+        assert sent["valid_from"] == "2029-10-28T02:30"
+        assert price_form_read(sent, {}, terms).valid_from == terms.valid_from
+        sent["valid_from"] = "2029-10-28T04:00"
+        assert price_form_read(sent, {}, terms).valid_from == datetime(2029, 10, 28, 3, tzinfo=UTC)

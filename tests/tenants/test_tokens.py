@@ -5,9 +5,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
+from allocation.migrations.rules.ends_once import ENDINGS
 from tenants.access import Actor
 from tenants.models import ApiToken, AuditEntry, KnownPerson, User
 from tenants.platform.errors import Refused
@@ -21,7 +22,7 @@ from tenants.services import (
 )
 from tenants.services.credentials.tokens import MAX_TOKENS, NewToken, token_store
 from tests.builders import a_member, a_project, a_tenant_admin, an_actor
-from tests.roles import as_owner, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 2, 10, 0, tzinfo=UTC)
@@ -365,3 +366,26 @@ def test_a_service_accounts_token_ends_with_the_lead_whose_token_made_it(how: st
         else:
             KnownPerson.objects.filter(user=lead.user_id).update(disabled=NOW)
     assert not _works(clear)
+
+
+@pytest.mark.parametrize("role", ["portal_web", "portal_ops", "portal_system"])
+@pytest.mark.parametrize("later", [None, NOW + timedelta(days=1)])
+def test_no_role_lets_a_revoked_token_live_again(actor: Actor, role: str, later: datetime | None) -> None:
+    token, _ = _made(actor)
+    with tenant_tx(actor.tenant_id):
+        token_revoke(actor=actor, token_id=token.id, now=NOW)
+    with as_role(role), tenant_tx(actor.tenant_id), pytest.raises(DatabaseError, match="begins anew"):
+        ApiToken.objects.filter(id=token.id).update(revoked=later)
+
+
+@pytest.mark.parametrize(("table", "column"), ENDINGS.items())
+def test_what_has_ended_never_begins_anew(table: str, column: str) -> None:
+    """Each secret and right has the trigger; a link that was used, or a stand-in that ended, as well."""
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_get_triggerdef(oid) FROM pg_trigger"
+            " WHERE tgname = 'ends_once' AND tgrelid = %s::regclass",
+            [table],
+        )
+        (found,) = cursor.fetchall()
+    assert f"OF {column} ON" in found[0]

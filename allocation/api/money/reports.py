@@ -67,7 +67,7 @@ class Reports(ApiView):
     def get(self, request: Request) -> Response:
         """Lists reports, the oldest first."""
         with self.tx():
-            found = reports_managed(self.actor).select_related("project", "lab", "user")
+            found = reports_managed(self.actor, self.now).select_related("project", "lab", "user")
             return list_response(dict(ReportOut(row).data) for row in found)
 
     @described(

@@ -12,10 +12,11 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from allocation.queries.fleet.catalogue import class_labels
 from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import AuditEntry
-from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
+from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name, with_labels
 from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
 
 KINDS = {
@@ -114,7 +115,7 @@ def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepCh
 
 
 def _change(row: AuditEntry, who: str) -> RuleChange:
-    detail = log_detail(row, {})
+    detail = with_labels(log_detail(row, {}), class_labels())
     name = object_name(row.object_kind, row.object_id, detail)
     values = [_value(each) for each in changes_of(detail)]
     if len(values) > MOST_VALUES:

@@ -16,6 +16,10 @@ def _waits() -> dict[str, tuple[str, int]]:
 ENERGY_WAITS.append(_waits)
 sentences_add(
     {
+        "zone_word": gettext_lazy(
+            "“%(word)s” has a meaning in request lines, or is another zone: a line that names it would say"
+            " something else. “%(works)s” works."
+        ),
         "zone_slug": gettext_lazy("Name the zone by small letters, digits and dashes, such as basel-2."),
         "zone_time_zone": gettext_lazy("There is no such time zone. Name one as Europe/Zurich."),
         "zone_price": gettext_lazy("Give one price or 24, each from 0 to %(most)s with at most four places."),

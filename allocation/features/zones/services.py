@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -12,8 +13,10 @@ from django.db.models import Count, QuerySet
 from rest_framework import serializers
 
 from allocation.features.zones.models import MOST_HOURS, TierEnergy
+from allocation.features.zones.names import word_of_lines
 from allocation.models import Node, Rack, Zone
 from allocation.models.fleet.zones import HOURS, SLUG
+from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.audit import platform_record
@@ -148,11 +151,13 @@ def zone_set(*, actor: PlatformActor, terms: ZoneTerms, now: datetime) -> Zone:
     The next decision keeps gangs that are not yet booked in one zone. Booked ones stay where they are.
 
     Raises:
-        Refused: `bad_zone`, `bad_time_zone`, `bad_amount`, `too_many_zones`, `not_found`, or `in_other_zone`.
+        Refused: `bad_zone`, `word_of_requests`, `bad_time_zone`, `bad_amount`, `too_many_zones`, `not_found`,
+            or `in_other_zone`.
     """
     values = _values(terms)
     with transaction.atomic():
         zone = Zone.objects.select_for_update().filter(slug=terms.zone).first()
+        _check_names(terms, zone)
         if zone is None and zones_read().count() >= MOST_ZONES:
             raise Refused("too_many_zones", refusal_text("too_many_zones", most=MOST_ZONES))
         before = _logged(zone) if zone is not None and zone.ended is None else {}
@@ -222,6 +227,30 @@ def _values(terms: ZoneTerms) -> dict[str, Any]:
         "price": _of_day(terms.price, MOST_PRICE, "price"),
         "grams": _of_day(terms.grams, Decimal(MOST_GRAMS), "grams"),
     }
+
+
+def _check_names(terms: ZoneTerms, zone: Zone | None) -> None:
+    """Raises Refused `word_of_requests`: a line would no longer mean what it says, such as `in the morning`.
+    Names that the zone has already stay."""
+    site = ask_catalogue()
+    others = [pair for pair in site.zones if pair[0] != terms.zone]
+    is_kept = zone is not None and zone.ended is None
+    for param, name in (("zone", terms.zone), ("name", terms.name)):
+        if is_kept and name == getattr(zone, "slug" if param == "zone" else param):
+            continue
+        word = word_of_lines(name, site, others)
+        if word:
+            works = [each for each in _names_near(terms.zone, param) if not word_of_lines(each, site, others)]
+            offered = [{param: each} for each in works[:1]]
+            sentence = refusal_text("zone_word", word=word, works=works[0] if works else "basel-2")
+            raise replace(invalid("word_of_requests", sentence, param), alternatives=offered)
+
+
+def _names_near(slug: str, param: str) -> list[str]:
+    """Names to try in place of one that is a word, the nearest first."""
+    if param == "zone":
+        return [f"hall-{slug}"[:40], f"hall-{len(slug)}"]
+    return [f"Hall {slug}"[:60], slug]
 
 
 def _of_day(amounts: Sequence[Decimal], most: Decimal, param: str) -> list[Decimal]:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from tenants.models import Lab, Project, Tenant
+from tenants.models import ApiToken, Lab, Project, Tenant
 
 
 class ReportSubscription(models.Model):
@@ -57,6 +57,15 @@ class ReportSubscription(models.Model):
     at = models.TimeField(default=time(8), help_text="By the clocks of `zone`.")
     zone = models.CharField(max_length=64, help_text="The person's time zone when it was made.")
     due = models.DateTimeField(help_text="When the next report is sent.")
+    made_with = models.ForeignKey(
+        ApiToken,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The token that made it, with which it ends; null: a browser.",
+    )
     created = models.DateTimeField()
 
     class Meta:

@@ -19,7 +19,7 @@ from tenants.access import Actor, acting_members, require_tenant_admin
 from tenants.audit import audit_record
 from tenants.failures import FailureLog
 from tenants.lab_queries import labs_led
-from tenants.models import Lab, LabLead, Project, Role, User
+from tenants.models import Lab, LabLead, Project, Role, User, set_by_valid_token
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.wall import tenant_tx
@@ -97,9 +97,10 @@ class ReportTerms:
     lab: Lab | None = None
 
 
-def reports_managed(actor: Actor) -> QuerySet[ReportSubscription]:
-    """The subscriptions of the actor, and those that it may end for others."""
-    rows = ReportSubscription.objects.filter(tenant_id=actor.tenant_id)
+def reports_managed(actor: Actor, now: datetime) -> QuerySet[ReportSubscription]:
+    """The subscriptions of the actor, and those that it may end for others, as long as the tokens that
+    made them are valid."""
+    rows = ReportSubscription.objects.filter(set_by_valid_token(now), tenant_id=actor.tenant_id)
     if actor.is_tenant_admin:
         return rows
     led = [project for project in actor.roles if actor.may_lead(project)]
@@ -124,6 +125,7 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
     if terms.format not in ReportSubscription.Format.values:
         raise invalid("unknown_choice", refusal_text("choice_unknown"), "format")
     own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user=person)
+    own.exclude(set_by_valid_token(now)).delete()
     if own.count() >= MOST:
         raise invalid("too_many_reports", refusal_text("too_many_reports", most=MOST), "project")
     row = ReportSubscription(
@@ -136,6 +138,7 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
         at=terms.at,
         zone=person.time_zone,
         due=report_after(cadence, now, ZoneInfo(person.time_zone), terms.at).due,
+        made_with_id=actor.token_id,
         created=now,
     )
     try:
@@ -174,7 +177,7 @@ def _recipient(actor: Actor, terms: ReportTerms) -> User:
 
 def report_unsubscribe(*, actor: Actor, report_id: UUID, now: datetime) -> None:
     """Ends a subscription of the actor, or one that it may manage. Raises Refused `not_found`."""
-    row = reports_managed(actor).filter(id=report_id).first()
+    row = reports_managed(actor, now).filter(id=report_id).first()
     if row is None:
         raise missing("report")
     _end(row, actor.user_id, now)
@@ -215,7 +218,7 @@ def reports_send(now: datetime) -> int:
     """
     failures = FailureLog(QUEUE, now)
     sent: list[bool] = []
-    due = ReportSubscription.objects.filter(due__lte=now).order_by("due")
+    due = ReportSubscription.objects.filter(set_by_valid_token(now), due__lte=now).order_by("due")
     for report_id, tenant_id in list(due.values_list("id", "tenant_id")):
         failures.handle(report_id, partial(_send, report_id, sent, now), tenant_id=tenant_id)
     return sum(sent)

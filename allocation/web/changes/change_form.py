@@ -150,7 +150,8 @@ class ChangeForm:
         if not text and not (name == "starts" and self.is_fixed):
             return None
         try:
-            moment = datetime.fromisoformat(text).replace(tzinfo=self.zone).astimezone(UTC)
+            moment = datetime.fromisoformat(text)
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
         except (ValueError, OverflowError):
             raise AskError("not_a_time", coded("time_example"), name) from None
         return moment.replace(microsecond=0)
@@ -189,11 +190,13 @@ class ChangeForm:
             return [*first, field("give_back", "GPUs to give back", hint, required=False)]
         start = ("Start", "") if self.is_fixed else ("Not before", "Empty: as soon as possible.")
         window = [
-            field("starts", *start, type="datetime-local", required=self.is_fixed),
+            field("starts", *start, type=_input_of(self.values["starts"]), required=self.is_fixed),
         ]
         if not self.is_fixed:
             hint = "Latest end. Empty: no deadline."
-            window.append(field("deadline", "Deadline", hint, type="datetime-local", required=False))
+            window.append(
+                field("deadline", "Deadline", hint, type=_input_of(self.values["deadline"]), required=False)
+            )
         return [
             *first,
             field("count", "Number", inputmode="numeric"),
@@ -243,7 +246,16 @@ def _param(refusal: Refused) -> str:
 
 
 def _local(moment: datetime | None, zone: tzinfo) -> str:
-    return moment.astimezone(zone).strftime(_LOCAL) if moment else ""
+    """The local time. The second of two equal ones has its offset from UTC."""
+    if moment is None:
+        return ""
+    local = moment.astimezone(zone)
+    return local.isoformat(timespec="minutes") if local.fold else local.strftime(_LOCAL)
+
+
+def _input_of(text: str) -> str:
+    """The type of an input for a time: the browser's own takes no offset."""
+    return "text" if "+" in text or text.count("-") > 2 else "datetime-local"
 
 
 def _length(text: str, old: int) -> int:

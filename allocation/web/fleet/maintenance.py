@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
@@ -87,6 +87,16 @@ class _Local(forms.DateTimeInput):
         super().__init__(format="%Y-%m-%dT%H:%M")
 
 
+class _Time(forms.DateTimeField):
+    """A time of a row. As it is shown it stays, also in the hour that a clock change repeats."""
+
+    was: datetime | None = None
+
+    def to_python(self, value: str | datetime | date | None) -> datetime | None:
+        """Returns the instant that was typed, or the one that was there."""
+        return self.was if self.was is not None and value == _local(self.was) else super().to_python(value)
+
+
 class MaintenanceForm(forms.Form):
     """Place, window and reason of a maintenance. `where` is `rack:NAME` or `node:NAME`."""
 
@@ -137,24 +147,28 @@ class MaintenanceForm(forms.Form):
 class MaintenanceChangeForm(forms.Form):
     """The window, the deadline and the reason of a maintenance. A begun one keeps its start."""
 
-    starts = forms.DateTimeField(required=False, widget=_Local(), label="From")
-    ends = forms.DateTimeField(widget=_Local(), label="Until")
-    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Drain running work by")
+    starts = _Time(required=False, widget=_Local(), label="From")
+    ends = _Time(widget=_Local(), label="Until")
+    drain_by = _Time(required=False, widget=_Local(), label="Drain running work by")
     reason = forms.CharField(max_length=120, label="Reason, shown to users")
 
-    def change(self, row: Maintenance) -> MaintenanceChange:
-        """Returns the change of `row`. The form must be valid.
+    def __init__(self, data: QueryDict | None, row: Maintenance) -> None:
+        self._was = {name: getattr(row, name) for name in ("starts", "ends", "drain_by")}
+        initial = {name: _local(was) for name, was in self._was.items()}
+        super().__init__(data, initial={**initial, "reason": row.reason})
+        for name, was in self._was.items():
+            vars(self.fields[name])["was"] = was
 
-        The form has no seconds: a time that is the same to the minute is no change.
-        """
+    def change(self) -> MaintenanceChange:
+        """Returns the change of the row. The form must be valid."""
         said = self.cleaned_data
-        fields = ("starts", "ends", "drain_by")
-        times = {name: _changed_time(said[name], getattr(row, name)) for name in fields}
+        times = {name: None if said[name] == was else said[name] for name, was in self._was.items()}
         return MaintenanceChange(**times, reason=said["reason"])
 
 
-def _changed_time(said: datetime | None, was: datetime) -> datetime | None:
-    return None if said is None or said == was.replace(second=0, microsecond=0) else said
+def _local(moment: datetime) -> str:
+    """The field has no seconds."""
+    return f"{timezone.localtime(moment):%Y-%m-%dT%H:%M}"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -165,13 +179,11 @@ def ops_maintenance_change(request: HttpRequest, operator: User, maintenance_id:
     row, now = rows.filter(id=maintenance_id).first(), timezone.now()
     if row is None:
         raise missing("maintenance")
-    times = ("starts", "ends", "drain_by")
-    shown = {name: f"{timezone.localtime(getattr(row, name)):%Y-%m-%dT%H:%M}" for name in times}
-    form = MaintenanceChangeForm(request.POST or None, initial={**shown, "reason": row.reason})
+    form = MaintenanceChangeForm(request.POST or None, row)
     preview: Preview | None = None
     refusal: Refused | None = None
     if request.method == "POST" and form.is_valid():
-        change = form.change(row)
+        change = form.change()
         try:
             preview = maintenance_change_preview(maintenance=row, change=change, now=now)
             if request.POST.get("act") == "save" and _is_accepted(request, preview):

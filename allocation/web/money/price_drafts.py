@@ -101,7 +101,7 @@ def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetim
     if asks and CONFIRMED_FIELD not in request.POST and not is_mine:
         return confirm_page(request, _question(draft, act, now))
     if act == "save":
-        terms = price_form_read(request.POST, _profiles())
+        terms = price_form_read(request.POST, _profiles(), DraftTerms.of_draft(draft))
         price_draft_save(author_id=operator.pk, draft_id=draft.id, terms=terms, now=now)
         who = "You are the only operator: publish it" if is_alone else "Another operator publishes it"
         messages.success(request, f"Saved the draft. {who}.")

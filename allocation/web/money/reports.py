@@ -46,7 +46,7 @@ def reports(request: HttpRequest, actor: Actor) -> HttpResponse:
             refusal = error
         else:
             return redirect("reports", tenant=actor.tenant_slug)
-    rows = reports_managed(actor).select_related("project", "lab", "user")
+    rows = reports_managed(actor, timezone.now()).select_related("project", "lab", "user")
     typed = request.POST if refusal else {"at": "08:00", "project": request.GET.get("project", "")}
     context = {
         "rows": [row for row in rows if row.user_id == actor.user_id],

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.db import transaction
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from allocation.features.insights.figures import Whose
 from allocation.features.insights.summary import summary_sentences
@@ -39,7 +40,7 @@ from portal.integrations.notifications.recipients import APPROVAL, OFFERED, SCHE
 from portal.integrations.notifications.words_of_payloads import words_of
 from tenants.access import Actor, actor_by_id
 from tenants.lab_queries import labs_led, projects_seen
-from tenants.models import GpuClass, Mail, OutboxMessage
+from tenants.models import GpuClass, Mail, OutboxMessage, set_by_valid_token
 from tenants.platform.errors import Refused
 from tenants.queries import invitation_offer, invitations_by_id
 from tenants.rules.notifications import OUTCOMES, WINDOW
@@ -349,7 +350,8 @@ def report_section(mail: Mail) -> Section | None:
     if message is None or mail.user_id is None or mail.tenant is None:
         return None
     said = message.payload
-    row = ReportSubscription.objects.filter(id=said["report"], user=mail.user_id)
+    made = set_by_valid_token(timezone.now())
+    row = ReportSubscription.objects.filter(made, id=said["report"], user=mail.user_id)
     found = row.select_related("project", "lab", "tenant").first()
     words = words_of(mail.kind, said)
     if found is None or words is None or not _may_see(found, mail.user_id):

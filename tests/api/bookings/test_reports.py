@@ -91,6 +91,28 @@ def test_who_may_not_see_the_statement_any_more_gets_no_mail(site: Site, setting
     assert outbound.outbox == []
 
 
+def test_a_report_ends_with_the_token_that_made_it(site: Site, settings: Settings) -> None:
+    settings.MAIL_ON = True
+    address_set(site, "viewer", "vera@example.org")
+    child = said(site.viewer.post("tokens", {"name": "reports", "scopes": ["read", "book", "admin"]}))
+    made = said(Api(child["token"]).post("reports", WEEKLY))
+    now = timezone.now() + timedelta(days=8)
+    with as_system():
+        reports_send(now)
+        outbox_relay(now)
+    assert site.viewer.delete(f"tokens/{child['id']}").status_code == 200
+    with as_system():
+        assert mails_send(now) == 0, "also not what was requested before"
+        assert reports_send(now + timedelta(days=8)) == 0
+    assert said(site.viewer.get("reports"))["items"] == []
+    assert site.viewer.delete(f"reports/{made['id']}").status_code == 404
+    # It is in nobody's way.
+    assert site.viewer.post("reports", WEEKLY).status_code == 201
+    with as_system():
+        assert ReportSubscription.objects.count() == 1
+    assert outbound.outbox == []
+
+
 def test_the_page_adds_and_ends_reports(site: Site) -> None:
     client = Client()
     client.force_login(site.people["lead"])

@@ -61,7 +61,7 @@ def test_two_periods_are_compared_with_what_else_changed(site: Site) -> None:
     found = [row for row in now["changes"] if row["kind"] != "prices"]
     assert [(row["kind"], row["sentence"]) for row in found] == [
         ("policy", "published policy version 7"),
-        ("quota", "set the quota of helix h100"),
+        ("quota", "set the quota of helix H100 80 GB"),
     ]
     assert found[1]["values"] == ["weight: 1 to 2"]
     assert [row["kind"] for row in before["changes"]] == ["fleet"]

@@ -96,7 +96,7 @@ def test_a_rack_stands_in_one_zone_and_a_zone_with_racks_does_not_end(site: Site
     first = racks()[0]
     made(site, racks=[first])
     with pytest.raises(Refused, match="in_other_zone"):
-        made(site, zone="bern", racks=[first])
+        made(site, zone="bern", name="Bern", racks=[first])
     with as_role("portal_ops"), pytest.raises(Refused, match="zone_has_racks"):
         zone_end(actor=actor(site), slug="basel", now=timezone.now())
     made(site, racks=[])
@@ -250,3 +250,38 @@ def test_the_reason_says_the_numbers() -> None:
     )
     clean = facts | {"prefers": "carbon", "cost": 24, "cost_before": 62}
     assert "24 instead of 62 g of CO2 per kWh." in stored_sentence({"code": "energy", "numbers": clean})
+
+
+@pytest.mark.parametrize(
+    ("changed", "param", "works"),
+    [
+        ({"zone": "morning"}, "zone", "hall-morning"),
+        ({"zone": "march"}, "zone", "hall-march"),
+        ({"zone": "same"}, "zone", "hall-same"),
+        ({"zone": "spot"}, "zone", "hall-spot"),
+        ({"zone": "h100"}, "zone", "hall-h100"),
+        ({"zone": "morgen"}, "zone", "hall-6"),
+        ({"name": "2 hours"}, "name", "Hall basel"),
+        ({"name": "Nord und Süd"}, "name", "Hall basel"),
+        ({"name": "Bern 2"}, "name", "Hall basel"),
+    ],
+)
+def test_a_zone_has_no_name_that_a_line_reads_as_something_else(
+    site: Site, changed: dict[str, str], param: str, works: str
+) -> None:
+    made(site, zone="bern-2", name="Bern")
+    with pytest.raises(Refused) as caught:
+        made(site, **changed)
+    refusal = caught.value
+    assert (refusal.code, refusal.param) == ("word_of_requests", param)
+    assert refusal.alternatives == [{param: works}]
+    assert works in refusal.sentence
+    made(site, **{**changed, param: works})
+
+
+def test_a_zone_that_has_such_a_name_already_can_still_be_changed(site: Site) -> None:
+    with as_role("portal_ops"):
+        Zone.objects.create(slug="march", name="March", time_zone="UTC", created=timezone.now())
+    assert made(site, zone="march", name="March").time_zone == "Europe/Zurich"
+    with pytest.raises(Refused, match="April"):
+        made(site, zone="march", name="April")

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db.models import F
@@ -15,6 +16,7 @@ from allocation.rules.changes import Strength
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import State
 from allocation.services.bookings.change_rows import Kept, change_keep, change_wait
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.series import Repeat, series_request
 from allocation.services.quotes.changes import ChangeQuote
@@ -202,6 +204,27 @@ def test_a_dragged_bar_opens_the_page_with_its_price(site: Site, booking: Bookin
     assert 'name="act" value="change"' not in bad_card
     # Looking changes nothing.
     assert fresh(booking).revision == booking.revision
+
+
+def start_in(form: ChangeForm, booking: Booking) -> datetime | None:
+    """The start that the form asks for."""
+    ask = form.patch(booking).ask
+    assert ask is not None
+    return ask.starts
+
+
+def test_a_start_in_the_hour_that_a_clock_change_repeats_keeps_its_offset(booking: Booking) -> None:
+    """A bar that is dragged to 02:30 for the second time that night, and its form as it is shown."""
+    berlin, second = ZoneInfo("Europe/Berlin"), datetime(2029, 10, 28, 1, 30, tzinfo=UTC)
+    first = ChangeForm.of(booking, berlin).typed({"starts": "2029-10-28T02:30"})
+    assert start_in(first, booking) == second - timedelta(hours=1)
+    asked = target_of(booking).ask.starts
+    assert asked is not None
+    dragged = ChangeForm.of(booking, berlin).dragged(booking, int((second - asked).total_seconds()), 0)
+    assert start_in(dragged, booking) == second
+    shown = {field.name: str(field.value) for field in dragged.fields(None)}
+    assert shown["starts"] == "2029-10-28T02:30+01:00"
+    assert start_in(ChangeForm.of(booking, berlin).typed(shown), booking) == second
 
 
 def test_a_change_that_was_just_made_can_be_undone_on_the_page(site: Site, booking: Booking) -> None:

@@ -1,7 +1,7 @@
 """Maintenance, failed GPUs and their history on the pages of operators and tenants."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -134,6 +134,29 @@ def test_an_operator_changes_the_window_after_a_look(operator: Client) -> None:
     assert (now.ends - row.ends, now.starts, now.reason) == (timedelta(hours=3), row.starts, "Fans")
     bad = operator.post(address, {"act": "look", "reason": "Fans", **later, "ends": later["starts"]})
     assert bad.status_code == 422
+
+
+def a_second_half_past_two() -> datetime:
+    """02:30 in Berlin for the second time in the night of the next change to winter time."""
+    times = (datetime(timezone.now().year + later, 10, 31, 1, 30, 20, tzinfo=UTC) for later in (0, 1))
+    sundays = (each - timedelta(days=(each.weekday() + 1) % 7) for each in times)
+    return next(each for each in sundays if each > timezone.now())
+
+
+def test_a_window_in_the_hour_that_a_clock_change_repeats_stays_when_its_form_is_saved(
+    operator: Client,
+) -> None:
+    operator.post("/ops/maintenance", a_form("save"))
+    second = a_second_half_past_two()
+    with as_system():
+        Maintenance.objects.update(starts=second, drain_by=second, ends=second + timedelta(hours=3))
+    row = Maintenance.objects.get()
+    shown = {name: typed(getattr(row, name)) for name in ("starts", "ends", "drain_by")}
+    assert shown["starts"].endswith("T02:30")
+    saved = operator.post(f"/ops/maintenance/{row.id}", {**shown, "act": "save", "reason": "Fans"})
+    assert saved.status_code == 302, saved.content.decode()
+    now = Maintenance.objects.get()
+    assert (now.starts, now.drain_by, now.ends, now.reason) == (second, second, row.ends, "Fans")
 
 
 def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:

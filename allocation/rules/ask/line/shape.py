@@ -214,7 +214,7 @@ def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
 def read_burst(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `may burst up to EUR 60`: machines may be rented for it for so much."""
     span = span_of(*tokens)
-    amount = re.findall(r"\d+(?:\.\d+)?", str(tokens[0]))[-1]
+    amount = re.findall(r"-?\d+(?:\.\d+)?", str(tokens[0]))[-1]
     if re.search(r"usd|gbp|[$£]", str(tokens[0])):
         repairs = reading.replacements(span, f"may burst up to EUR {amount}")
         reading.add_problem(NOT_UNDERSTOOD, coded("ask_currency"), span, repairs)

@@ -114,7 +114,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ("REPEAT", rf"(?:on\s+)?(?:{WORKDAY}s|{WEEKDAY}s(?:(?:[\s,&]+|\s+and\s+){WEEKDAY}s)*)"),
     (
         "MONEY",
-        rf"(?:{_AT_MOST}\s+)?(?:{_CURRENCY}\s*{_AMOUNT}|{_AMOUNT}\s*{_CURRENCY}(?![a-z]))"
+        rf"(?:{_AT_MOST}\s+)?(?:{_CURRENCY}\s*-?\s*{_AMOUNT}|-?\s*{_AMOUNT}\s*{_CURRENCY}(?![a-z]))"
         r"(?:\s+(?:max(?:imum)?|at\s+most|budget|in\s+(?:total|all)))?",
     ),
     (
@@ -224,7 +224,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     (
         "BURST",
         r"(?:may|can)\s+burst\s+(?:up\s+to|for(?:\s+at\s+most)?|at\s+most)\s+"
-        r"(?:eur\s*|usd\s*|gbp\s*|[€$£]\s*)?\d{1,7}(?:\.\d{1,2})?(?:\s*(?:eur|usd|gbp|[€$£])(?![a-z]))?",
+        r"(?:eur\s*|usd\s*|gbp\s*|[€$£]\s*)?-?\d{1,7}(?:\.\d{1,2})?(?:\s*(?:eur|usd|gbp|[€$£])(?![a-z]))?",
     ),
     ("CLOCK", CLOCK),
     ("XNUM", rf"[x*]\s*{_NUM}|(?<=\w):\d{{1,3}}"),

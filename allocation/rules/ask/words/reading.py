@@ -57,6 +57,11 @@ _FIELDS = {
 }
 
 
+_JOINED_BEFORE = re.compile(r"(?:\s+(?:and|und)|[\s,;:&+])+$", re.IGNORECASE)
+_JOINED_AFTER = re.compile(r"^(?:\s*(?:and|und)(?=\s|$)|[\s,;:&+])+", re.IGNORECASE)
+_MARKS_AFTER = re.compile(r"^[\s,;:]+")
+
+
 @dataclass(slots=True)
 class Reading:
     """A line, the names that it can use, and the values read so far."""
@@ -107,8 +112,14 @@ class Reading:
 
     def replaced(self, span: Span, words: str) -> str:
         """The line with other words in place of a span."""
-        line = f"{self.text[: span[0]]} {words} {self.text[span[1] :]}"
-        return " ".join(line.split())
+        before, after = self.text[: span[0]], self.text[span[1] :]
+        if not words:
+            # Without one of the two that it joins, an `and` or a comma would stand alone.
+            shorter = _JOINED_BEFORE.sub("", before)
+            ends = _JOINED_AFTER if shorter == before.rstrip() else _MARKS_AFTER
+            after = ends.sub("", after)
+            before = shorter
+        return " ".join(f"{before} {words} {after}".split())
 
     def replacements(self, span: Span, *choices: str) -> list[Repair]:
         """Repairs that replace a span by each of these choices."""
