@@ -28,12 +28,13 @@ _DRIVER = Path("/proc/driver/nvidia")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What the agent would be started with."""
+    """What the agent would be started with. `nvidia`: the node's devices are NVIDIA's."""
 
     state: Path
     portal: str | None = None
     interface: str | None = None
     simulated: bool = False
+    nvidia: bool = True
     proc: Path = Path("/proc")
     driver: Path = _DRIVER
     cgroups: Path = Path("/sys/fs/cgroup")
@@ -63,9 +64,23 @@ def host_checks(options: HostOptions) -> list[Check]:
         ("MIG capability files", "driver files", lambda: _capabilities(options.driver)),
     ]
     checks = [Check(name, look, asks) for name, asks, look in plain]
-    return checks + [Check(name, _program(name, fix), "path") for name, fix in _PROGRAMS]
+    checks += [Check(name, _program(name, fix), "path") for name, fix in _PROGRAMS]
+    return [each for each in checks if options.nvidia or each.name not in _OF_NVIDIA]
 
 
+_OF_NVIDIA = frozenset(
+    {
+        "NVML binding",
+        "kernel module",
+        "mode of device files",
+        "MIG capability files",
+        "nvidia-modprobe",
+        "nvidia-persistenced",
+        "nvidia-ctk",
+        "cuda-checkpoint",
+        "nvidia-cuda-mps-control",
+    }
+)
 _PROGRAMS = (
     ("setfacl", said("fix_setfacl")),
     ("nvidia-modprobe", said("fix_modprobe")),

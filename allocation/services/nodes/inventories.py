@@ -137,7 +137,8 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     if model.placements.exists() or not is_plannable(item.placements):
         return
     model.memory_slots = max(place.start + place.size for place in item.placements)
-    model.compute_slices = max(place.compute for place in item.placements)
+    # Not every GPU has a slice that is all of it: of AMD's partitions only all together are the GPU.
+    model.compute_slices = max(place.compute * max(1, place.max) for place in item.placements)
     model.save(update_fields=["memory_slots", "compute_slices"])
     MigPlacement.objects.bulk_create(
         [
