@@ -92,6 +92,7 @@ from wire.reports import (
     Instance,
     Inventory,
     InventoryGpu,
+    NodeStorage,
     Peer,
     Placement,
     PreparedStep,
@@ -132,6 +133,7 @@ __all__ = [
     "REPORT_STREAM_LENGTH",
     "SAMPLES_MAX",
     "SHARES_SINCE",
+    "WITHOUT_SHARES",
     "SLOTS",
     "VERSION",
     "AllocationState",
@@ -164,6 +166,7 @@ __all__ = [
     "Message",
     "Mode",
     "Name",
+    "NodeStorage",
     "NotebookState",
     "Notebooks",
     "Notice",
@@ -203,6 +206,8 @@ ADDED_FIELDS_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
+WITHOUT_SHARES = ("amdgpu", "device files")
+"""How the drivers of devices begin that can't be shared."""
 ESCALATION_SINCE = (0, 4)
 MODES_SINCE = (0, 5)
 """Agents since this version change modes that need a reset."""
