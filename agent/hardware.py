@@ -11,8 +11,8 @@ from typing import Any
 import wire
 from agent.amd.gpu import AmdGpu
 from agent.amd.library import Smi, library_load
+from agent.amd.measure import AmdWatch
 from agent.amd.processors import AmdDeviceNodes, Processors
-from agent.amd.watch import AmdWatch
 from agent.device_files.listed import devices_read
 from agent.device_files.port import FileDevices, FileWatch, ListedNodes
 from agent.doctor.driver import ExaminedDriver, driver_load

@@ -272,6 +272,8 @@ CHECK_TEXTS = {
     "readings": gettext_noop("all are reported"),
     "readings_missing": gettext_noop("not reported: %(names)s"),
     "residue_none": gettext_noop("no GPU has any"),
+    "storage": gettext_noop("local NVMe: %(local)s GB; shared file systems: %(shared)s"),
+    "storage_unknown": gettext_noop("the mounts can't be read"),
     "simulated": gettext_noop("simulated, branch %(branch)s: no real GPU was checked"),
     "simulated_files": gettext_noop("simulated GPUs have no device files"),
     "sliceable": gettext_noop("GPUs that can be sliced: %(able)s of %(gpus)s"),

@@ -1,13 +1,14 @@
-"""Utilisation of GPUs and partitions, through amdsmi. An unavailable value is None."""
+"""Utilisation of GPUs and partitions, and memory errors, through amdsmi. An unavailable value is None."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from agent.amd.library import Handle, Smi, attempt, number
-from agent.amd.processors import FoundGpu
-from agent.ports.gpu import FoundInstance, Reading, Truth
+from agent.amd.processors import FoundGpu, Processors
+from agent.ports.gpu import FoundError, FoundInstance, Reading, Truth
 
 _MICRO_IN_MILLI = 1000
+_UNCORRECTABLE_BITS = 2
 _POWERS = ("current_socket_power", "average_socket_power", "socket_power")
 
 
@@ -76,3 +77,38 @@ def _energy_mj(found: dict[str, Any]) -> int | None:
     if not isinstance(count, int) or not isinstance(microjoules, int | float):
         return None
     return int(count * microjoules) // _MICRO_IN_MILLI
+
+
+class AmdWatch:
+    """See gpu.WatchPort. The driver reports no events, so its counts of errors are compared."""
+
+    def __init__(self, processors: Processors, process_user: Callable[[int], str | None]) -> None:
+        self._processors = processors
+        self._process_user = process_user
+        self._counts: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Does nothing: the port closes the library."""
+
+    def errors(self) -> tuple[FoundError, ...]:
+        """Returns an error for each GPU whose uncorrectable errors have become more."""
+        smi = self._processors.smi
+        found = []
+        with self._processors.lock:
+            for gpu in self._processors.all():
+                counts = attempt(smi, smi.amdsmi_get_gpu_total_ecc_count, gpu.first) or {}
+                count = number(counts.get("uncorrectable_count"))
+                if count is None:
+                    continue
+                if count > self._counts.get(gpu.uuid, count):
+                    found.append(FoundError(gpu.uuid, "ecc", _UNCORRECTABLE_BITS, None))
+                self._counts[gpu.uuid] = count
+        return tuple(found)
+
+    def users(self, pids: Collection[int]) -> tuple[str, ...]:
+        """Returns the users of these processes, by name."""
+        return tuple(sorted({user for pid in pids if (user := self._process_user(pid))}))
+
+    def hanging(self) -> tuple[str, ...]:
+        """Returns nothing: a call that hangs does not return here. See TimeoutWatch."""
+        return ()

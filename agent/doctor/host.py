@@ -16,6 +16,7 @@ from agent.doctor.checks import Check, Finding, Said, State, found, said
 from agent.host.network import network_find
 from agent.host.open_files import HostOpenFiles
 from agent.host.other_owners import OTHER_SCHEDULERS, running
+from agent.host.storage import storage_read
 from agent.state.enrol import identity_load
 
 _BINDING = "13.615.71"
@@ -51,6 +52,7 @@ def host_checks(options: HostOptions) -> list[Check]:
         ("state folder", "file system", lambda: _folder(options.state)),
         ("room in the state folder", "file system", lambda: _room(options.state)),
         ("enrolment", "file system", lambda: _enrolled(options.state)),
+        ("storage", "file system", _storage),
         ("clock", "timedatectl", _clock),
         ("own name", "name service", _own_name),
         ("network interface", "kernel", lambda: _network(options.interface)),
@@ -110,6 +112,13 @@ def _binding() -> Finding:
         return Finding("fail", said("binding_missing"), said("fix_binding_missing", binding=_BINDING))
     do = said("fix_binding", binding=_BINDING)
     return found(good=version == _BINDING, seen=said("binding", version=version), do=do)
+
+
+def _storage() -> Finding:
+    storage = storage_read()
+    if storage is None:
+        return Finding("unknown", said("storage_unknown"))
+    return Finding("ok", said("storage", local=storage.local_gb, shared=", ".join(storage.shared) or "-"))
 
 
 def _account() -> Finding:

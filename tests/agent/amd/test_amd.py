@@ -13,9 +13,9 @@ import wire
 from agent import __main__ as agent_main
 from agent.amd.gpu import AmdGpu
 from agent.amd.library import NAMES, library_load
+from agent.amd.measure import AmdWatch
 from agent.amd.partitions import place_of, placements_of, slots_of
 from agent.amd.processors import AmdDeviceNodes, Processors
-from agent.amd.watch import AmdWatch
 from agent.doctor.command import Drivers
 from agent.doctor.command import main as doctor
 from agent.hardware import hardware_open
@@ -400,6 +400,7 @@ def test_doctor_examines_the_library(tmp_path: Path, capsys: pytest.CaptureFixtu
         "AMD's GPUs": "ok",
         "partitions": "ok",
     }
+    assert "local NVMe" in found["storage"]["seen"]
     assert (found["memory partition"]["state"], found["measurements"]["state"]) == ("ok", "ok")
     assert not {"MIG mode", "NVML binding", "nvidia-persistenced", "cuda-checkpoint"} & found.keys()
     assert "2 × AMD Instinct MI300X (CPX)" in found["AMD's GPUs"]["seen"]
