@@ -184,7 +184,7 @@ def reports(storage: wire.NodeStorage | None) -> Node:
                 name=gpu.model.product_name,
                 memory_mb=gpu.model.memory_mb,
                 mig_capable=False,
-                mode=gpu.mode,
+                mode="whole",
                 numa=gpu.numa,
                 pci="",
                 nvlink_domain=gpu.domain,
