@@ -107,7 +107,9 @@ def _printed(command: Sequence[str]) -> str:
     environment = {**os.environ, "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)  # noqa: S603
     if done.returncode:
-        raise ValueError(done.stderr.strip() or f"it ended with {done.returncode}")
+        # kubectl says the same several times before it.
+        said = done.stderr.strip().splitlines()
+        raise ValueError(said[-1] if said else f"it ended with {done.returncode}")
     return done.stdout
 
 

@@ -32,6 +32,7 @@ from tenants.platform.errors import missing
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 
+_STORAGES = (("", "As its agent reports"), *(each for each in Node.Storage.choices if each[0]))
 _PREFERS = (("none", "Nothing"), *TierEnergy.Prefers.choices)
 
 
@@ -229,7 +230,7 @@ urlpatterns = [
             storage_set,
             "Storage of {row.name} set.",
             terms=StorageTerms,
-            choices={"storage": lambda _: Node.Storage.choices},
+            choices={"storage": lambda _: _STORAGES},
             initial=_storage,
         ),
         area=Area.NODES,

@@ -74,7 +74,6 @@ class StorageTerms:
 
     storage: Literal["", "local", "shared", "none"] = term(
         "Storage",
-        "Empty: what its agent reports.",
         says="`local` (NVMe), `shared`, `none`; empty: what its agent reports.",
         allow_blank=True,
     )
