@@ -43,8 +43,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], platform: Pla
         case ["notebook"]:
             return notebook.main(arguments[1:], environment)
         case ["doctor"]:
-            simulated = platform.is_simulated
-            return command.main(arguments[1:], environment, platform.driver, is_simulated=simulated)
+            drivers = command.Drivers(platform.driver, platform.amd_load, is_simulated=platform.is_simulated)
+            return command.main(arguments[1:], environment, drivers)
         case ["unit"]:
             return unit.main(arguments[1:])
     return _serve_always(arguments, environment, platform)

@@ -72,7 +72,9 @@ def node_assemble(
         keys=Keys(identity, state / IDENTITY),
         port=hardware.port,
         store=store,
-        handover=Handover(context.root, hardware.owners, context.share, context.topology, guard),
+        handover=Handover(
+            context.root, hardware.owners, context.share, context.topology, guard, context.alone
+        ),
         bookings=_booking_files(options, hardware, directory, context.root, stack),
         inventory=hardware.inventory,
         watch=hardware.watch,
@@ -110,6 +112,7 @@ def _context(options: argparse.Namespace, identity: Identity, hardware: NodeHard
         data=options.data.absolute() if options.data else None,
         topology=hardware.topology(near),
         files_of=hardware.files_of,
+        rocm_name_of=hardware.rocm_name_of,
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from agent.amd.partitions import PARTITIONS
 from agent.slurm.parse import hosts_expand
 
 
@@ -53,6 +54,17 @@ def device_list_option(parser: argparse.ArgumentParser, environment: Mapping[str
         metavar="FILE",
         help="give the devices of this list to bookings, in place of NVIDIA's GPUs: FPGAs, NPUs and others"
         " that have only device files",
+    )
+
+
+def amd_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the option of nodes with GPUs of AMD."""
+    parser.add_argument(
+        "--amd",
+        choices=PARTITIONS,
+        default=environment.get("GPU_AGENT_AMD"),
+        help="give the GPUs of AMD to bookings, in place of NVIDIA's: whole, and in slices: partitions"
+        " of this kind; spx: whole only (needs --device-permissions)",
     )
 
 

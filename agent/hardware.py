@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import wire
+from agent.amd.gpu import AmdGpu
+from agent.amd.library import Smi, library_load
+from agent.amd.measure import AmdWatch
+from agent.amd.processors import AmdDeviceNodes, Processors
 from agent.device_files.listed import devices_read
 from agent.device_files.port import FileDevices, FileWatch, ListedNodes
 from agent.doctor.driver import ExaminedDriver, driver_load
@@ -20,7 +24,7 @@ from agent.host.machine import (
     process_signal,
 )
 from agent.host.network import Network, network_find
-from agent.host.open_files import HostOpenFiles
+from agent.host.open_files import AMD_FILE, HostOpenFiles, OpenFiles
 from agent.host.other_owners import OtherSchedulers
 from agent.kubernetes.queues import BookingQueues
 from agent.nvml.gpu import NvmlGpu
@@ -56,7 +60,7 @@ class NodeHardware:
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
     set where members need no account of the host. `group_use` reads what a booking uses where no cgroup
     does. `starter` is for notebooks; None: they start as the accounts of their owners. `files_of` is set
-    where programs find a device by its files."""
+    where programs find a device by its files, and `rocm_name_of` where they find it by its name for ROCm."""
 
     port: GpuPort
     watch: WatchPort
@@ -78,6 +82,7 @@ class NodeHardware:
     account_of: Callable[[str], str | None] | None = None
     starter: NotebookStarter | None = None
     files_of: Callable[[str], tuple[str, ...]] | None = None
+    rocm_name_of: Callable[[str], str] | None = None
     group_use: Callable[[str], GroupUse | None] | None = None
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
@@ -128,6 +133,60 @@ def _listed(options: argparse.Namespace, directory: AccountDirectory) -> NodeHar
     )
 
 
+def _amd(
+    options: argparse.Namespace, directory: AccountDirectory, stack: contextlib.ExitStack
+) -> NodeHardware:
+    services = frozenset(filter(None, options.gpu_services.split(",")))
+    parts = amd_open(
+        library_load(),
+        options.amd,
+        HostOpenFiles(services=services, pattern=AMD_FILE),
+        process_signal,
+        lambda pid: process_user(pid, directory.name),
+        stack,
+    )
+    programs = HostPrograms(name_of=directory.name)
+    return NodeHardware(
+        parts.port,
+        parts.watch,
+        host_read(options.name),
+        parts.nodes,
+        programs,
+        suspender=None,
+        rocm_name_of=parts.rocm_name_of,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AmdParts:
+    """What of a node's hardware is over amdsmi."""
+
+    port: GpuPort
+    watch: WatchPort
+    nodes: AmdDeviceNodes
+    rocm_name_of: Callable[[str], str]
+
+
+def amd_open(
+    smi: Smi,
+    partition: str,
+    files: OpenFiles,
+    signal_process: Callable[..., None],
+    user_of: Callable[[int], str | None],
+    stack: contextlib.ExitStack,
+) -> AmdParts:
+    """Opens AMD's library; `stack` closes it. Raises GpuError."""
+    threads = WorkerThreads()
+    opened: list[Processors] = []
+
+    def gpu() -> AmdGpu:
+        opened.append(Processors(smi))
+        return AmdGpu(opened[0], partition, signal_process, files)
+
+    port, watch = driver_open(threads, gpu, lambda: AmdWatch(opened[0], user_of), stack)
+    return AmdParts(port, watch, AmdDeviceNodes(opened[0]), lambda device: opened[0].device(device).rocm_name)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
     """Where a node's hardware is from: its drivers, or what development puts in their place.
@@ -137,6 +196,8 @@ class Platform:
 
     hardware: Callable[[argparse.Namespace, AccountDirectory, contextlib.ExitStack], NodeHardware] = _real
     driver: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load
+    amd: Callable[[argparse.Namespace, AccountDirectory, contextlib.ExitStack], NodeHardware] = _amd
+    amd_load: Callable[[], Smi] = library_load
     doctor: tuple[str, ...] = ("agent", "doctor")
     is_simulated: bool = False
 
@@ -154,8 +215,15 @@ def hardware_open(
 
     Raises GpuError, ValueError, and OSError.
     """
+    if options.device_list and options.amd:
+        raise ValueError("a node has GPUs of AMD or a list of devices: not both --amd and --device-list")
     if options.device_list:
         return _limited(_listed(options, directory), options)
+    if options.amd:
+        if options.device_permissions == "off":
+            # A program with ROCm opens the files of all GPUs that it may open, whichever it uses.
+            raise ValueError("--amd needs --device-permissions: open files prove that a GPU is empty")
+        return _limited(platform.amd(options, directory, stack), options)
     return _limited(platform.hardware(options, directory, stack), options)
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agent.engine_options import device_list_option, engine_options
+from agent.engine_options import amd_option, device_list_option, engine_options
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
 
@@ -51,6 +51,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
         help="name of this node (default: the host's)",
     )
     device_list_option(parser, environment)
+    amd_option(parser, environment)
     engine_options(parser, environment)
     _booking_options(parser, environment)
     _data_options(parser, environment)

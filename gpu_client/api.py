@@ -167,9 +167,14 @@ class Client:
         """Returns all workloads, with their finished runs by project."""
         return self._all("list_workloads", {})
 
-    def cluster_jobs(self, cluster: str, jobs: Sequence[Mapping[str, Any]]) -> Document:
+    def cluster_jobs(
+        self, cluster: str, jobs: Sequence[Mapping[str, Any]], engine: str = "slurm"
+    ) -> Document:
         """Sends records of another cluster; needs an operator's token."""
-        return self._call("keep_cluster_jobs", name=cluster, body={"jobs": jobs})
+        body: dict[str, Any] = {"jobs": jobs}
+        if engine != "slurm":
+            body["engine"] = engine
+        return self._call("keep_cluster_jobs", name=cluster, body=body)
 
     def workload(self, name: str) -> Document:
         """Returns a workload with its profile, advice, and what came of it."""

@@ -92,6 +92,7 @@ from wire.reports import (
     Instance,
     Inventory,
     InventoryGpu,
+    NodeStorage,
     Peer,
     Placement,
     PreparedStep,
@@ -134,6 +135,7 @@ __all__ = [
     "SHARES_SINCE",
     "SLOTS",
     "VERSION",
+    "WITHOUT_SHARES",
     "AllocationState",
     "CachedData",
     "CheckFact",
@@ -164,6 +166,7 @@ __all__ = [
     "Message",
     "Mode",
     "Name",
+    "NodeStorage",
     "NotebookState",
     "Notebooks",
     "Notice",
@@ -203,6 +206,8 @@ ADDED_FIELDS_SINCE = (0, 2)
 PAUSES_SINCE = (0, 3)
 LEASES_SINCE = (0, 3)
 SHARES_SINCE = (0, 3)
+WITHOUT_SHARES = ("amdgpu", "device files")
+"""How the drivers of devices begin that can't be shared."""
 ESCALATION_SINCE = (0, 4)
 MODES_SINCE = (0, 5)
 """Agents since this version change modes that need a reset."""

@@ -34,6 +34,9 @@ CHECK_TEXTS = {
     ),
     "fix_persistence_unknown": gettext_noop("see nvidia-smi -q -d PERFORMANCE"),
     "account": gettext_noop("account number %(uid)s"),
+    "amd_hidden": gettext_noop("the open files of some programs can't be read"),
+    "amd_memory": gettext_noop("memory in %(kinds)s"),
+    "amd_partitions": gettext_noop("GPUs stand in %(modes)s; this node offers %(wanted)s"),
     "binding": gettext_noop("nvidia-ml-py %(version)s"),
     "binding_missing": gettext_noop("nvidia-ml-py is not installed"),
     "capabilities": gettext_noop("capability files in /dev/nvidia-caps: %(made)s"),
@@ -56,6 +59,17 @@ CHECK_TEXTS = {
     "files": gettext_noop("device files: %(paths)s; everybody may open %(open)s"),
     "files_missing": gettext_noop("missing: %(paths)s"),
     "fix_account": gettext_noop("run doctor as root, as the agent runs"),
+    "fix_amd": gettext_noop(
+        "load the module amdgpu, and install amd-smi-lib and its Python library, of one ROCm from 6.4 on"
+    ),
+    "fix_amd_files_open": gettext_noop(
+        "set the group and the mode 0660 of /dev/dri/renderD* by a rule of udev, with no person in the group"
+    ),
+    "fix_amd_memory": gettext_noop(
+        "set NPS1: in other memory partitions GPUs may not change between whole and partitions"
+    ),
+    "fix_amd_partitions": gettext_noop("run the agent with --amd and a partition that all GPUs here have"),
+    "fix_amd_readings": gettext_noop("see amd-smi metric; what is missing is shown as not measured"),
     "fix_binding": gettext_noop("install nvidia-ml-py %(binding)s: the agent was written for its constants"),
     "fix_binding_missing": gettext_noop("install %(binding)s"),
     "fix_by_hand": gettext_noop("run gpu-agent doctor on the node"),
@@ -258,6 +272,8 @@ CHECK_TEXTS = {
     "readings": gettext_noop("all are reported"),
     "readings_missing": gettext_noop("not reported: %(names)s"),
     "residue_none": gettext_noop("no GPU has any"),
+    "storage": gettext_noop("local NVMe: %(local)s GB; shared file systems: %(shared)s"),
+    "storage_unknown": gettext_noop("the mounts can't be read"),
     "simulated": gettext_noop("simulated, branch %(branch)s: no real GPU was checked"),
     "simulated_files": gettext_noop("simulated GPUs have no device files"),
     "sliceable": gettext_noop("GPUs that can be sliced: %(able)s of %(gpus)s"),

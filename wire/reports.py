@@ -74,10 +74,19 @@ class InventoryGpu:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStorage:
+    """What programs of a node can write to: GB of local NVMe, and where shared file systems are mounted."""
+
+    local_gb: Count
+    shared: tuple[Plain, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """The hardware of a node. `seq` is 0 in the unsigned inventory of an enrolment. Host cores and
     memory of bookings are `counted` in plans only, or also `enforced` on the node; `limits_note`
-    says why they are not. `engine` gives the GPUs to bookings."""
+    says why they are not. `engine` gives the GPUs to bookings. `storage` is None where it was not
+    inspected."""
 
     kind: ClassVar[str] = "inventory"
     hostname: Plain
@@ -91,6 +100,7 @@ class Inventory:
     limits: HostLimits = dataclasses.field(default="counted", metadata=ADDED)
     limits_note: Plain = dataclasses.field(default="", metadata=ADDED)
     engine: Engine = dataclasses.field(default="device", metadata=ADDED)
+    storage: NodeStorage | None = dataclasses.field(default=None, metadata=ADDED)
     version: int = VERSION
 
 

@@ -18,12 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from agent.amd.library import Smi, library_load
+from agent.doctor.amd import amd_checks
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
 from agent.doctor.host import HostOptions, host_checks
 from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
-from agent.engine_options import device_list_option, kubernetes_options, models_option
+from agent.engine_options import amd_option, device_list_option, kubernetes_options, models_option
 from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
@@ -35,22 +37,29 @@ _WORDS: dict[State, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "unknown
 _ORDER: tuple[Literal["fail", "warn", "unknown", "ok"], ...] = ("fail", "warn", "unknown", "ok")
 
 
-def main(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    driver: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load,
-    *,
-    is_simulated: bool = False,
-) -> int:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drivers:
+    """Where the drivers of NVIDIA and of AMD are loaded from."""
+
+    nvidia: Callable[[contextlib.ExitStack], ExaminedDriver] = driver_load
+    amd: Callable[[], Smi] = library_load
+    is_simulated: bool = False
+
+
+REAL = Drivers()
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str], drivers: Drivers = REAL) -> int:
     """Prints the findings; returns the exit status."""
     options = _parser(environment).parse_args(arguments)
     began = time.monotonic()
-    asked = HostOptions(options.state, options.portal, options.interface, is_simulated)
+    nvidia = not (options.amd or options.device_list)
+    asked = HostOptions(options.state, options.portal, options.interface, drivers.is_simulated, nvidia)
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # what a check sees, it says itself
         try:
-            checks = _checks(options, environment, asked, lambda: driver_checks(driver, stack))
+            checks = _checks(options, environment, asked, lambda: _of_devices(options, drivers, stack))
         except (OSError, ValueError) as error:
             sys.stderr.write(f"{error}\n")
             return 2
@@ -74,7 +83,17 @@ def _checks(
         api = KubernetesApi(access_find(*named, environment))
         nodes = [name for name in options.nodes.split(",") if name]
         return [*pod_checks(asked), *kubernetes_checks(api, nodes, options.gpu_models)]
-    return [*host_checks(asked), *(list_checks(options.device_list) if options.device_list else of_driver())]
+    return [*host_checks(asked), *of_driver()]
+
+
+def _of_devices(
+    options: argparse.Namespace, drivers: Drivers, stack: contextlib.ExitStack
+) -> Sequence[Check]:
+    if options.device_list:
+        return list_checks(options.device_list)
+    if options.amd:
+        return amd_checks(drivers.amd, options.amd, stack, has_files=not drivers.is_simulated)
+    return driver_checks(drivers.nvidia, stack)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,6 +195,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="check what Slurm or Kubernetes needs for the portal, not this node's GPUs",
     )
     device_list_option(parser, environment)
+    amd_option(parser, environment)
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     models_option(parser, environment)

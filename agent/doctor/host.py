@@ -16,6 +16,7 @@ from agent.doctor.checks import Check, Finding, Said, State, found, said
 from agent.host.network import network_find
 from agent.host.open_files import HostOpenFiles
 from agent.host.other_owners import OTHER_SCHEDULERS, running
+from agent.host.storage import storage_read
 from agent.state.enrol import identity_load
 
 _BINDING = "13.615.71"
@@ -28,12 +29,13 @@ _DRIVER = Path("/proc/driver/nvidia")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What the agent would be started with."""
+    """What the agent would be started with. `nvidia`: the node's devices are NVIDIA's."""
 
     state: Path
     portal: str | None = None
     interface: str | None = None
     simulated: bool = False
+    nvidia: bool = True
     proc: Path = Path("/proc")
     driver: Path = _DRIVER
     cgroups: Path = Path("/sys/fs/cgroup")
@@ -50,6 +52,7 @@ def host_checks(options: HostOptions) -> list[Check]:
         ("state folder", "file system", lambda: _folder(options.state)),
         ("room in the state folder", "file system", lambda: _room(options.state)),
         ("enrolment", "file system", lambda: _enrolled(options.state)),
+        ("storage", "file system", _storage),
         ("clock", "timedatectl", _clock),
         ("own name", "name service", _own_name),
         ("network interface", "kernel", lambda: _network(options.interface)),
@@ -63,9 +66,23 @@ def host_checks(options: HostOptions) -> list[Check]:
         ("MIG capability files", "driver files", lambda: _capabilities(options.driver)),
     ]
     checks = [Check(name, look, asks) for name, asks, look in plain]
-    return checks + [Check(name, _program(name, fix), "path") for name, fix in _PROGRAMS]
+    checks += [Check(name, _program(name, fix), "path") for name, fix in _PROGRAMS]
+    return [each for each in checks if options.nvidia or each.name not in _OF_NVIDIA]
 
 
+_OF_NVIDIA = frozenset(
+    {
+        "NVML binding",
+        "kernel module",
+        "mode of device files",
+        "MIG capability files",
+        "nvidia-modprobe",
+        "nvidia-persistenced",
+        "nvidia-ctk",
+        "cuda-checkpoint",
+        "nvidia-cuda-mps-control",
+    }
+)
 _PROGRAMS = (
     ("setfacl", said("fix_setfacl")),
     ("nvidia-modprobe", said("fix_modprobe")),
@@ -95,6 +112,13 @@ def _binding() -> Finding:
         return Finding("fail", said("binding_missing"), said("fix_binding_missing", binding=_BINDING))
     do = said("fix_binding", binding=_BINDING)
     return found(good=version == _BINDING, seen=said("binding", version=version), do=do)
+
+
+def _storage() -> Finding:
+    storage = storage_read()
+    if storage is None:
+        return Finding("unknown", said("storage_unknown"))
+    return Finding("ok", said("storage", local=storage.local_gb, shared=", ".join(storage.shared) or "-"))
 
 
 def _account() -> Finding:

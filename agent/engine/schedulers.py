@@ -78,7 +78,7 @@ class Slurm:
 
         node = cluster.view().nodes[options.name]
         host = dataclasses.replace(
-            host_read(options.name),
+            host_read(options.name, inspect=False),
             cores=node.cores,
             memory_mb=node.memory_mb,
             limits="counted" if site.limits_note else "enforced",
@@ -118,7 +118,7 @@ class Kubernetes:
 
         node = cluster.view().nodes[options.name]
         host = dataclasses.replace(
-            host_read(options.name),
+            host_read(options.name, inspect=False),
             cores=int(node.host.get("cpu", 0)),
             memory_mb=int(node.host.get("memory", 0)) >> 20,
             limits_note="Kueue counts what pods request; one without limits may use more",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import wire
 from agent import VERSION
+from agent.host.storage import storage_read
 from agent.ports.gpu import GpuPort
 from agent.ports.host_cores import numa_node
 from agent.ports.programs import signal_send
@@ -17,7 +18,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """The host. `numa` returns the NUMA node next to a GPU, None when unknown."""
+    """The host. `numa` returns the NUMA node next to a GPU, None when unknown, and `storage` what
+    programs can write to."""
 
     name: str
     boot: str
@@ -27,11 +29,15 @@ class Host:
     limits_note: str = ""
     engine: wire.Engine = "device"
     numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
+    storage: Callable[[], wire.NodeStorage | None] = lambda: None
 
 
-def host_read(name: str) -> Host:
+def host_read(name: str, *, inspect: bool = True) -> Host:
+    """Returns this machine. An engine that serves others does not `inspect` its storage for them."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return Host(name, _BOOT_ID.read_text().strip(), os.cpu_count() or 1, pages * size >> 20)
+    boot = _BOOT_ID.read_text().strip()
+    found = Host(name, boot, os.cpu_count() or 1, pages * size >> 20)
+    return dataclasses.replace(found, storage=storage_read) if inspect else found
 
 
 def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
@@ -47,6 +53,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         limits=host.limits,
         limits_note=host.limits_note[:200],
         engine=host.engine,
+        storage=host.storage(),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 _FILE = re.compile(r"/(nvidia\d+|nvidia-cap\d+)$")
+AMD_FILE = re.compile(r"/dev/dri/(renderD\d+)$")
 _SYSTEM_UIDS = 1000
 # One scan serves all GPUs of a turn. On a node with very many programs scans take at most a fifth
 # of the time.
@@ -35,6 +36,9 @@ SERVICES = frozenset(
         "nvidia-device-p",
         "gpu-feature-dis",
         "nvidia-mig-mana",
+        "amd-smi",
+        "rocm-smi",
+        "gpuagent",
     }
 )
 """Names, as the kernel cuts them to 15 bytes, of services that watch GPUs and compute nothing."""
@@ -74,8 +78,8 @@ class OpenFiles(Protocol):
 
 
 class HostOpenFiles:
-    """See OpenFiles; from /proc. `services` are names of further services of the site, and `paths` are the
-    files to look for in place of NVIDIA's."""
+    """See OpenFiles; from /proc. `services` are names of further services of the site. To look for other
+    files than NVIDIA's there are `paths`, and `pattern`, whose first group names a file."""
 
     def __init__(
         self,
@@ -83,8 +87,10 @@ class HostOpenFiles:
         services: frozenset[str] = frozenset(),
         steady: Callable[[], float] = time.monotonic,
         paths: frozenset[str] = frozenset(),
+        pattern: re.Pattern[str] = _FILE,
     ) -> None:
         self._proc = proc
+        self._pattern = pattern
         self._paths = paths
         self._services = SERVICES | {_comm(name) for name in services}
         self._steady = steady
@@ -135,7 +141,7 @@ class HostOpenFiles:
                 continue
             if self._paths:
                 found |= self._paths & {target}
-            elif match := _FILE.search(target):
+            elif match := self._pattern.search(target):
                 found.add(match[1])
         return found
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import wire
 from agent.host.network import Network
+from agent.ports.gpu import GpuError
 from agent.ports.handover import booking_full_name, exports, host_environment
 from agent.ports.host_cores import CoreTopology, cores_text
 
@@ -38,7 +39,7 @@ class NodeContext:
     GPUs that are not theirs. `network` is how its programs reach those of other nodes. `topology`
     has the cores next to each GPU. `slice_of` gives the systemd slice of an account's booking,
     empty where there is none. `data` is the folder with data sets. `files_of` gives the files of a device
-    that is no GPU."""
+    that is no GPU, and `rocm_name_of` the name of a GPU of AMD for ROCm, empty where it has none."""
 
     node: str
     root: Path
@@ -51,10 +52,25 @@ class NodeContext:
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     slice_of: Callable[[str, str], str] = lambda account, booking: ""
     files_of: Callable[[str], tuple[str, ...]] | None = None
+    rocm_name_of: Callable[[str], str] | None = None
     data: Path | None = None
 
+    def alone(self, device: str) -> dict[str, str]:
+        """Returns the variables by which a program finds one device. Raises GpuError."""
+        if self.files_of is not None:
+            return _file_list((self.files_of(device),))
+        if self.rocm_name_of is not None:
+            return _rocm_variables((self.rocm_name_of(device),))
+        return {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": device,
+            "NVIDIA_VISIBLE_DEVICES": device,
+        }
+
     def share(self, gpu: str, thousandths: int) -> dict[str, str]:
-        """Returns the variables that give a program its share of a GPU, and limit it."""
+        """Returns the variables that give a program its share of a GPU, and limit it. Raises GpuError."""
+        if self.files_of is not None or self.rocm_name_of is not None:
+            raise GpuError("unsupported", "only NVIDIA's GPUs can be shared, by MPS")
         values = {
             "CUDA_MPS_PIPE_DIRECTORY": str(self.mps / gpu),
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, thousandths // 10)),
@@ -78,7 +94,7 @@ class ActiveBooking:
     container that has no other GPUs. `network` is set if it has several nodes. `gpus` are those
     that the devices are on, and `topology` has the cores next to them. `unit` is the systemd
     slice that may open its devices, empty where there is none. `data` are the data sets that it names,
-    in `data_folder`. `files` are those of devices that are no GPUs.
+    in `data_folder`. `files` are those of devices that are no GPUs, and `rocm_names` those of AMD's GPUs.
     """
 
     name: str
@@ -105,6 +121,7 @@ class ActiveBooking:
     topology: CoreTopology = dataclasses.field(default_factory=CoreTopology)
     unit: str = ""
     files: tuple[tuple[str, ...], ...] = ()
+    rocm_names: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     data_folder: str = ""
 
@@ -229,7 +246,8 @@ def _active_booking(
         booking=first.booking,
         tenant=first.tenant,
         owner=first.owner,
-        sliced=first.profile is not None,
+        # Of AMD's partitions a program uses all that it has, as of whole GPUs.
+        sliced=first.profile is not None and place.rocm_name_of is None,
         starts=first.starts,
         ends=first.ends,
         devices=tuple(given[each.id] for each in allocations),
@@ -247,6 +265,7 @@ def _active_booking(
         topology=place.topology,
         unit=place.slice_of(account, name) if account else "",
         files=tuple(place.files_of(given[each.id]) for each in allocations) if place.files_of else (),
+        rocm_names=_rocm_names(place, (given[each.id] for each in allocations)),
         data=first.data,
         data_folder=str(place.data) if place.data and first.data else "",
     )
@@ -301,8 +320,15 @@ def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool 
         indexes = (0,) if one else part.inside
     count = str(len(devices))
     if part.files:
-        paths = ",".join(path for each in part.files[chosen] for path in each)
-        return {"GPU_BOOKING_DEVICE_FILES": paths, "NPROC_PER_NODE": count, **_numa_variables(part, chosen)}
+        found = _file_list(part.files[chosen])
+        return {**found, "NPROC_PER_NODE": count, **_numa_variables(part, chosen)}
+    if part.rocm_names:
+        return {
+            **_rocm_variables(part.rocm_names[chosen], contained=contained),
+            "NPROC_PER_NODE": count,
+            "PET_NPROC_PER_NODE": count,
+            **_numa_variables(part, chosen),
+        }
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, indexes or devices)),
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices),
@@ -311,6 +337,30 @@ def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool 
         **_numa_variables(part, chosen),
         **(part.shares[first] if part.shares else {}),
     }
+
+
+def _file_list(files: Iterable[tuple[str, ...]]) -> dict[str, str]:
+    return {"GPU_BOOKING_DEVICE_FILES": ",".join(path for each in files for path in each)}
+
+
+def _rocm_names(place: NodeContext, devices: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names of devices; one that is lost has none, and its booking is about to fail."""
+    found = []
+    for device in devices if place.rocm_name_of else ():
+        try:
+            found.append(place.rocm_name_of(device) if place.rocm_name_of else "")
+        except GpuError:
+            found.append("")
+    return tuple(found)
+
+
+def _rocm_variables(names: Sequence[str], *, contained: bool = False) -> dict[str, str]:
+    """HIP counts what ROCm shows. Without names ROCm shows the devices that the account may open, and in a
+    container those that are there."""
+    values = {"HIP_VISIBLE_DEVICES": ",".join(str(number) for number in range(len(names)))}
+    if not contained and all(names):
+        values["ROCR_VISIBLE_DEVICES"] = ",".join(names)
+    return values
 
 
 def _numa_variables(part: ActiveBooking, chosen: slice) -> dict[str, str]:

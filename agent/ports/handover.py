@@ -58,11 +58,14 @@ class Handover:
         share: Callable[[str, int], Mapping[str, str]] = lambda _, __: {},
         topology: CoreTopology | None = None,
         guard: HandoverGuard | None = None,
+        alone: Callable[[str], Mapping[str, str]] = lambda device: {"CUDA_VISIBLE_DEVICES": device},
     ) -> None:
-        """`share` gives what a program needs to use so many thousandths of a GPU. Without a
-        `topology` no cores of the host are handed over."""
+        """`share` gives what a program needs to use so many thousandths of a GPU, and `alone` what it
+        needs to find a device. Both may raise GpuError. Without a `topology` no cores of the host are
+        handed over."""
         self.root = root
         self._share = share
+        self._alone = alone
         self._topology = topology or CoreTopology()
         self._owners = tuple(owners)
         self._guard = guard
@@ -134,15 +137,16 @@ class Handover:
         before = self.given.get(allocation.id)
         since = int(now) if before is None else before.since
         cores = self._cores_of(allocation, gpu)
+        share = {} if allocation.share is None else self._share(device, allocation.share)
+        found = {**self._alone(device), **share}
         if self._guard is not None:
             self._guard.allow(allocation, device, cores)
         folder = self.root / booking_full_name(allocation) / allocation.id
         try:
             folder_readable(folder.parent)
             folder_readable(folder)
-            share = {} if allocation.share is None else self._share(device, allocation.share)
             host = host_environment(cores, allocation.memory_mb)
-            values = {**_environment(allocation, device), **share, **host}
+            values = {**_environment(allocation), **found, **host}
             write_atomic(folder / "env", exports(values))
             write_atomic(folder / "booking.json", _description(allocation, device, since, cores))
         except OSError:
@@ -189,12 +193,9 @@ def write_atomic(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
-def _environment(allocation: DesiredAllocation, device: str) -> dict[str, str]:
+def _environment(allocation: DesiredAllocation) -> dict[str, str]:
     ends = datetime.fromtimestamp(allocation.ends, UTC).isoformat()
     return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": device,
-        "NVIDIA_VISIBLE_DEVICES": device,
         "GPU_BOOKING": allocation.booking,
         "GPU_BOOKING_TENANT": allocation.tenant,
         "GPU_ALLOCATION": allocation.id,

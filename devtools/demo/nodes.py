@@ -319,12 +319,8 @@ BERN = ZoneTerms(
     grams=[Decimal(each) for each in (*[52] * 9, *[24] * 7, *[48] * 8)],
     racks=["b1"],
 )
-STORAGE = {
-    "gpu-a1-01": StorageTerms(storage="local", scratch_gb=14_000),
-    "gpu-a2-01": StorageTerms(storage="local", scratch_gb=7_000),
-    "gpu-b1-01": StorageTerms(storage="shared"),
-    "gpu-c1-01": StorageTerms(storage="local", scratch_gb=1_900),
-}
+# Agents report local NVMe; this node's is for something else.
+STORAGE = {"gpu-b1-01": StorageTerms(storage="shared")}
 
 
 def zones_seed(now: datetime) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.ports.gpu import GpuError
 from devtools.simulated.drivers import DEFAULT, driver_named
-from devtools.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, models_load
+from devtools.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, all_models_load
 from devtools.simulated.processes import NAMESPACE, Kind, Load, Process, load_of
 
 _FIRST_PID = 100_000
@@ -71,6 +71,9 @@ class Gpu:
     processes: dict[int, Process] = dataclasses.field(default_factory=dict)
 
     def mig_uuid(self, instance: Instance) -> str:
+        if self.model.maker == "amd":
+            kind = instance.profile.name.partition(".")[0]
+            return f"{self.uuid}-{kind}{instance.start // instance.profile.size}"
         text = f"{self.uuid}/{instance.id}/{instance.profile.id}/{instance.start}"
         return f"MIG-{uuid.uuid5(NAMESPACE, text)}"
 
@@ -97,7 +100,7 @@ class Hardware:
         driver: str = DEFAULT,
     ) -> None:
         """`driver` is a branch of drivers.DRIVERS."""
-        known = models_load()
+        known = all_models_load()
         self.driver = driver_named(driver)
         self.clock = clock
         self.errors: deque[Error] = deque()
@@ -143,6 +146,17 @@ class Hardware:
         gpu.mig = mig
         self.save()
         return "NVML_SUCCESS"
+
+    def partition_set(self, gpu: Gpu, profile: Profile | None) -> None:
+        """Divides a GPU of AMD into all partitions of a profile; None: it is whole."""
+        if self.holding(gpu):
+            raise HardwareFault("NVML_ERROR_IN_USE")
+        gpu.mig = gpu.pending_mig = profile is not None
+        gpu.instances.clear()
+        if profile is not None:
+            for number, start in enumerate(profile.starts):
+                gpu.instances[number] = Instance(id=number, profile=profile, start=start, compute=0)
+        self.save()
 
     def reset(self, uuid: str) -> None:
         """As `nvidia-smi --gpu-reset`: slices are gone, and the pending mode is the mode."""

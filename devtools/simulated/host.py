@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Mapping
 
+import wire
 from agent.host.machine import Host
 from agent.ports.group_use import GroupUse
 from agent.ports.host_cores import CoreTopology
@@ -11,6 +12,7 @@ from devtools.simulated.processes import LoadKind, kind_of
 
 _CORES_PER_GPU = 12
 _MEMORY_MB_PER_GPU = 128 * 1024
+_SCRATCH_GB_PER_GPU = 1_750
 # Cores, MiB of memory, and KiB a second read and written, of a program on one GPU.
 _USES: dict[LoadKind, tuple[float, int, int, int]] = {
     "idle": (0.02, 900, 0, 0),
@@ -25,7 +27,8 @@ def host_simulated(name: str, gpus: int) -> Host:
     """Returns a host with room for that many GPUs."""
     boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
     cores, memory = gpus * _CORES_PER_GPU, gpus * _MEMORY_MB_PER_GPU
-    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
+    storage = wire.NodeStorage(local_gb=gpus * _SCRATCH_GB_PER_GPU, shared=("/home",))
+    return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus, storage=lambda: storage)
 
 
 def core_topology_simulated(cores: int, gpu_numa: Mapping[str, int | None]) -> CoreTopology:

@@ -77,6 +77,7 @@ class Model:
     profiles: tuple[Profile, ...]
     pci: str
     subsystem: str = ""
+    maker: str = "nvidia"
 
     def profile(self, profile_id: int) -> Profile:
         for profile in self.profiles:
@@ -90,10 +91,15 @@ def pci_number(device: str) -> int:
     return int(device, 16) << 16 | _NVIDIA if device else 0
 
 
-def models_load() -> dict[str, Model]:
-    """Returns the models by their name in `--simulate`."""
-    raw = json.loads(Path(__file__).with_name("models.json").read_text())
+def models_load(file: str = "models.json") -> dict[str, Model]:
+    """Returns NVIDIA's models by their name in `--simulate`."""
+    raw = json.loads(Path(__file__).with_name(file).read_text())
     return {slug: _model(data) for slug, data in raw.items()}
+
+
+def all_models_load() -> dict[str, Model]:
+    """Returns the models of all makers."""
+    return models_load() | models_load("models_amd.json")
 
 
 def _model(data: dict[str, Any]) -> Model:
@@ -110,12 +116,16 @@ def fleet_parse(text: str) -> list[str]:
     `+mig` is a GPU in MIG mode.
     """
     found: list[str] = []
+    known = all_models_load()
     for part in text.split(","):
         slug, _, count = part.strip().partition(":")
-        model = models_load().get(slug.removesuffix(MIG_SUFFIX))
-        if model is None or (slug.endswith(MIG_SUFFIX) and not model.profiles):
-            raise ValueError(f"{slug!r} is no simulated model; there are {sorted(models_load())}")
+        model = known.get(slug.removesuffix(MIG_SUFFIX))
+        can_mig = model is not None and model.maker == "nvidia" and bool(model.profiles)
+        if model is None or (slug.endswith(MIG_SUFFIX) and not can_mig):
+            raise ValueError(f"{slug!r} is no simulated model; there are {sorted(known)}")
         if not count.isdecimal() or not 1 <= int(count) <= 64:
             raise ValueError(f"{part!r}: write the number of GPUs as {slug}:8")
         found += [slug] * int(count)
+    if len({known[slug.removesuffix(MIG_SUFFIX)].maker for slug in found}) > 1:
+        raise ValueError(f"{text!r}: a node has GPUs of one maker")
     return found

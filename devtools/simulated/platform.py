@@ -6,11 +6,12 @@ import time
 
 from agent.doctor.checks import said
 from agent.doctor.driver import ExaminedDriver
-from agent.hardware import NodeHardware, Platform
+from agent.hardware import NodeHardware, Platform, amd_open
 from agent.nvml.timeout_wrapper import driver_open
 from agent.nvml.watch import NvmlWatch
 from agent.owner.accounts import AccountDirectory
 from agent.ports.worker_threads import WorkerThreads
+from devtools.simulated.amd import SimulatedAmdFiles, SimulatedAmdSmi
 from devtools.simulated.device_nodes import (
     SimulatedAccess,
     SimulatedDeviceNodes,
@@ -51,8 +52,50 @@ def simulated_platform(fleet: str, branch: str) -> Platform:
             has_files=False,
         )
 
+    def amd(options: argparse.Namespace, _: AccountDirectory, stack: contextlib.ExitStack) -> NodeHardware:
+        return _amd_hardware(options, models, stack)
+
+    def amd_load() -> SimulatedAmdSmi:
+        return SimulatedAmdSmi(Hardware("doctor", models, state=None, clock=time.time))
+
     doctor = ("devtools.simulated", "doctor", "--simulate", fleet, "--simulate-driver", branch)
-    return Platform(hardware, driver, doctor=doctor, is_simulated=True)
+    return Platform(hardware, driver, amd, amd_load, doctor=doctor, is_simulated=True)
+
+
+def _amd_hardware(
+    options: argparse.Namespace, models: list[str], stack: contextlib.ExitStack
+) -> NodeHardware:
+    state = options.state / "simulated.json"
+    hardware = Hardware(options.name, models, state=state, clock=time.time)
+    parts = amd_open(
+        SimulatedAmdSmi(hardware),
+        options.amd,
+        SimulatedAmdFiles(hardware),
+        hardware.process_signal,
+        hardware.process_user,
+        stack,
+    )
+    host = host_simulated(options.name, len(models))
+    return NodeHardware(
+        parts.port,
+        parts.watch,
+        host,
+        parts.nodes,
+        SimulatedPrograms(hardware),
+        suspender=None,
+        access=SimulatedAccess,
+        units=SimulatedUnits,
+        number_of=lambda path: 0,
+        owners=(SimulatedUsers(hardware),),
+        topology=lambda near: core_topology_simulated(host.cores, near),
+        network=lambda interface: None,
+        logins=options.state / "logins",
+        slices_refusal=lambda: "simulated slices limit nothing",
+        is_only_owner=lambda: True,
+        group_use=group_use_simulated(hardware),
+        starter=SimulatedStarter(options.state / "homes"),
+        rocm_name_of=parts.rocm_name_of,
+    )
 
 
 def _hardware(

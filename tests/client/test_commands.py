@@ -27,6 +27,7 @@ from tests.builders_allocation import a_booking, an_allocation
 from tests.features.workloads.builders import Ran, ran
 from tests.features.workloads.series import working
 from tests.roles import as_system
+from tests.wire.test_kubectl import a_pod, listed
 from tests.wire.test_sacct import HEAD, line
 
 HOOKED = "import os, sys; open(sys.argv[1], 'a').write(os.environ['GPU_BOOKING'])"
@@ -426,6 +427,20 @@ def test_records_of_slurm_are_sent_by_operators_only(mara: Terminal, site: Site,
     ]
     file.write_text("nonsense", encoding="utf-8")
     assert "no column JobID" in mara.run("import", "sacct", str(file), status=2).stderr
+
+
+def test_an_operator_sends_what_kubernetes_runs(mara: Terminal, site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "pods"
+    file.write_text(listed(a_pod()), encoding="utf-8")
+    mara.environment["GPU_TOKEN"] = site.operator.token or ""
+    said = mara.run("import", "kubernetes", str(file), "--cluster", "k8s").stdout
+    assert said.splitlines() == [
+        "1 job with GPUs sent to k8s.",
+        "Types without a class, in no forecast: NVIDIA-H100-80GB-HBM3",
+        "Accounts without a project: vision",
+    ]
+    file.write_text("nonsense", encoding="utf-8")
+    assert "kubectl" in mara.run("import", "kubernetes", str(file), status=2).stderr
 
 
 @pytest.mark.parametrize(

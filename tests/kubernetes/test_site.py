@@ -23,6 +23,7 @@ from tests.kubernetes.site import Site
 from tests.kubernetes.store import JOBS
 from tests.kubernetes.test_queues import OneNode
 from tests.kubernetes.validation import problem_of
+from wire.kubectl import COMMAND, pods_read
 
 CHART = Path("deploy/helm/gpu-agent-kubernetes")
 
@@ -136,6 +137,11 @@ def test_people_work_with_kubectl(
     assert kubectl("get", "workloads", "-o", "jsonpath={.items[0].status.admission.clusterQueue}") == (
         "biology.bk-1"
     )
+    # What is observed of the cluster: a pod of others, and not the booking's.
+    site.namespace("vision")
+    site.pod("other", "vision", "n2", count=2)
+    (other,) = pods_read(kubectl(*COMMAND[1:]))
+    assert (other.account, other.nodes, other.gpus, other.ended) == ("vision", "n2", 2, None)
     # An administrator cordons the node, and deletes the queue.
     kubectl("cordon", "n1")
     seen(lambda: node.gpus.truth(node.gpus.gpus[1]).withheld == "n1 is cordoned in Kubernetes")

@@ -465,3 +465,11 @@ def test_a_length_of_seconds_names_lengths_that_are_read(text: str) -> None:
     repairs = read(text).problems[0].repairs
     assert repairs
     assert not any(read(each.text).problems for each in repairs)
+
+
+def test_partitions_of_other_makers_are_slices_in_a_line() -> None:
+    amd = ClassEntry("mi300x", "MI300X 192 GB", (), 196_592, ("cpx.24gb", "dpx.96gb"))
+    site = Catalogue((*SITE.classes, amd))
+    for text in ("2 cpx.24gb 4h", "2 mi300x cpx.24gb 4h", "2 slices 24 gb mi300x 4h"):
+        parsed = parse_ask(text, catalogue=site, now=WEDNESDAY, zone=BERLIN)
+        assert (parsed.count, parsed.profile, parsed.classes) == (2, "cpx.24gb", ("mi300x",)), text

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import wire
+from agent.amd.gpu import AmdGpu
+from agent.amd.measure import AmdWatch
+from agent.amd.processors import Processors
 from agent.host.machine import inventory_take
 from agent.node import Node as AgentNode
 from agent.nvml.watch import NvmlWatch
 from agent.owner.booking_files import BookingFiles
 from agent.ports.clock import Clock
+from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.handover import Handover
 from agent.ports.link import Delivered, DocumentRead, LeaseRead, Outgoing
 from agent.process import Agent
@@ -30,6 +34,7 @@ from allocation.services.inbox.apply import message_apply
 from allocation.services.inbox.consumer import Reader
 from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from allocation.services.nodes.redis_accounts import agents_redis
+from devtools.simulated.amd import SimulatedAmdFiles, SimulatedAmdSmi
 from devtools.simulated.hardware import Hardware
 from devtools.simulated.host import host_simulated
 from devtools.simulated.models import fleet_parse
@@ -82,10 +87,7 @@ class Plant:
         clock = Steady(self)
         self.hardware = Hardware(NAME, fleet_parse(simulate), state=None, clock=clock)
         self.driver: SimulatedNvml = stack.enter_context(installed(self.hardware))
-        port = simulated_port(self.hardware)
-        stack.callback(port.close)
-        watch = NvmlWatch(self.hardware.process_user)
-        stack.callback(watch.close)
+        port, watch = _ports(self.hardware, stack)
         host = host_simulated(NAME, len(self.hardware.gpus))
         self.identity = self._enrol(inventory_take(host, port))
         keys = self.identity.keys
@@ -180,6 +182,20 @@ class Plant:
     def later_until(self, moment: datetime) -> None:
         """Advances the time to a moment, then runs a round."""
         self.later(moment - self.now)
+
+
+def _ports(hardware: Hardware, stack: ExitStack) -> tuple[GpuPort, WatchPort]:
+    """The drivers of simulated GPUs; those of AMD are offered in the smallest partitions."""
+    if hardware.gpus[0].model.maker == "amd":
+        processors = Processors(SimulatedAmdSmi(hardware))
+        stack.callback(processors.close)
+        port = AmdGpu(processors, "cpx", hardware.process_signal, SimulatedAmdFiles(hardware))
+        return port, AmdWatch(processors, hardware.process_user)
+    nvml = simulated_port(hardware)
+    stack.callback(nvml.close)
+    watch = NvmlWatch(hardware.process_user)
+    stack.callback(watch.close)
+    return nvml, watch
 
 
 def fresh(booking: Booking) -> Booking:

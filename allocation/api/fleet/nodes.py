@@ -44,6 +44,11 @@ class NodeOut(serializers.Serializer[Any]):
         allow_blank=True, help_text="`local` (NVMe), `shared`, `none`; empty: not known."
     )
     scratch_gb = serializers.IntegerField(help_text="Local space in GB.")
+    storage_by_operator = serializers.BooleanField(help_text="False: what its agent found counts.")
+    reported_storage = serializers.CharField(
+        allow_blank=True, help_text="What its agent found; empty: no agent has looked."
+    )
+    reported_scratch_gb = serializers.IntegerField(help_text="Local space that its agent found, in GB.")
     host_limits = serializers.CharField(
         help_text="Whether the node enforces host cores and memory: `counted` or `enforced`."
     )

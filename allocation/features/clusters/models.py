@@ -12,7 +12,9 @@ class ObservedCluster(models.Model):
     """A cluster whose jobs are read. The portal decides nothing on it."""
 
     slug = models.SlugField(primary_key=True, max_length=40)
-    engine = models.CharField(max_length=12, choices=[("slurm", "Slurm")], default="slurm")
+    engine = models.CharField(
+        max_length=12, choices=[("slurm", "Slurm"), ("kubernetes", "Kubernetes")], default="slurm"
+    )
     created = models.DateTimeField()
     read_at = models.DateTimeField(help_text="When records were read last.")
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django.db import connection
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 
 from allocation.features.clusters.models import ObservedAccount, ObservedCluster, ObservedJob, ObservedType
 from allocation.words.refusals import refusal_text
@@ -19,6 +19,8 @@ from tenants.platform.terms import term, terms
 MOST_JOBS = 1_000
 # Clocks of two machines differ.
 AHEAD = timedelta(minutes=10)
+# One reading comes in several parts.
+AT_ONCE = timedelta(minutes=10)
 # Jobs of the Slurm engine have the number that their allocation has.
 _BOOKED = """
 SELECT j.at FROM unnest(%(numbers)s::text[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
@@ -57,6 +59,9 @@ class JobsTerms:
     """Records of a cluster."""
 
     jobs: Sequence[JobTerms] = term(says=f"At most {MOST_JOBS:,}.")
+    engine: Literal["slurm", "kubernetes"] = term(
+        default="slurm", says="What the cluster is, `slurm` or `kubernetes`; the first records say it."
+    )
 
 
 @terms
@@ -91,8 +96,10 @@ class Kept:
 
 
 def clusters_read() -> QuerySet[ObservedCluster]:
-    """Returns the clusters with their `jobs` and the GPUs that ran (`running`) when they were read last."""
+    """Returns the clusters with their `jobs` and the GPUs that ran (`running`) when they were read last.
+    What was left out then runs no more: Kubernetes forgets pods that were deleted."""
     runs = Q(observedjob__ended=None, observedjob__started__isnull=False)
+    runs &= Q(observedjob__read_at__gte=F("read_at") - AT_ONCE)
     return ObservedCluster.objects.annotate(
         jobs=Count("observedjob"), running=Sum("observedjob__gpus", filter=runs, default=0)
     )
@@ -117,7 +124,7 @@ def jobs_keep(*, actor: PlatformActor | None, slug: str, terms: JobsTerms, now: 
     for at, job in enumerate(terms.jobs):
         _times_check(at, job, now)
     cluster, is_new = ObservedCluster.objects.get_or_create(
-        slug=slug, defaults={"created": now, "read_at": now}
+        slug=slug, defaults={"engine": terms.engine, "created": now, "read_at": now}
     )
     if is_new:
         operator = actor.user_id if actor else None

@@ -20,9 +20,10 @@ from allocation.features.zones.services import (
     zone_set,
     zones_read,
 )
-from allocation.models import Node, Rack, Zone
+from allocation.models import Node, NodeInventory, Rack, Zone
 from allocation.points import NODE_CARDS, BookingCard
-from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text
+from allocation.queries.fleet.fleet import NodeNow, fleet_now, gpus_text, storage_words
+from allocation.queries.fleet.reported import inventory_read, storage_contradicts
 from billing.price_books import currency_latest
 from billing.rules import rate_text
 from tenants.access import Actor, PlatformActor
@@ -31,6 +32,7 @@ from tenants.platform.errors import missing
 from tenants.rules.operator_roles import Area
 from tenants.web.form_page import Act, form_page, operator_form_page
 
+_STORAGES = (("", "As its agent reports"), *(each for each in Node.Storage.choices if each[0]))
 _PREFERS = (("none", "Nothing"), *TierEnergy.Prefers.choices)
 
 
@@ -149,7 +151,8 @@ def _change(*, actor: PlatformActor, terms: ZoneTerms, now: datetime, slug: str)
 
 
 def _node(actor: PlatformActor, now: datetime, node: str) -> dict[str, Any]:
-    return {"node": _node_one(node)}
+    row = _node_one(node)
+    return {"node": row, "found": _found(row)}
 
 
 def _node_one(name: str) -> Node:
@@ -161,13 +164,29 @@ def _node_one(name: str) -> Node:
 
 def _storage(actor: PlatformActor, node: str) -> Mapping[str, Any]:
     row = _node_one(node)
+    if not row.storage_by_operator:
+        return {}
     return {"storage": row.storage, "scratch_gb": row.scratch_gb or None}
+
+
+def _found(node: Node) -> dict[str, Any]:
+    """What a node's agent found, and whether an operator says otherwise."""
+    kind, space = Node.Storage(node.reported_storage), node.reported_scratch_gb
+    stored = NodeInventory.objects.filter(node=node).first()
+    inventory = inventory_read(stored) if stored else None
+    return {
+        "node": node,
+        "set": storage_words(node.storage, node.scratch_gb),
+        "reported": storage_words(kind, space),
+        "mounts": inventory.storage.shared if inventory and inventory.storage else (),
+        "contradicts": storage_contradicts(node),
+    }
 
 
 def site_card(node_id: UUID, now: datetime) -> BookingCard | None:
     """Where a node stands and what storage it has."""
     node = Node.objects.select_related("rack__zone").get(id=node_id)
-    return BookingCard("zones/card.html", {"node": node, "zone": node.rack.zone})
+    return BookingCard("zones/card.html", {**_found(node), "zone": node.rack.zone})
 
 
 NODE_CARDS.append(site_card)
@@ -211,7 +230,7 @@ urlpatterns = [
             storage_set,
             "Storage of {row.name} set.",
             terms=StorageTerms,
-            choices={"storage": lambda _: Node.Storage.choices},
+            choices={"storage": lambda _: _STORAGES},
             initial=_storage,
         ),
         area=Area.NODES,

@@ -17,6 +17,7 @@ from allocation.features.zones.names import word_of_lines
 from allocation.models import Node, Rack, Zone
 from allocation.models.fleet.zones import HOURS, SLUG
 from allocation.queries.fleet.catalogue import ask_catalogue
+from allocation.queries.fleet.reported import MOST_SCRATCH_GB
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.audit import platform_record
@@ -75,10 +76,12 @@ class StorageTerms:
     """What a node's programs write to."""
 
     storage: Literal["", "local", "shared", "none"] = term(
-        "Storage", says="`local` (NVMe), `shared`, `none`; empty: not known.", allow_blank=True
+        "Storage",
+        says="`local` (NVMe), `shared`, `none`; empty: what its agent reports.",
+        allow_blank=True,
     )
     scratch_gb: int = term(
-        "Local space in GB", "Of local NVMe only.", default=0, min_value=0, max_value=1_000_000
+        "Local space in GB", "Of local NVMe only.", default=0, min_value=0, max_value=MOST_SCRATCH_GB
     )
 
 
@@ -194,7 +197,8 @@ def zone_end(*, actor: PlatformActor, slug: str, now: datetime) -> Zone:
 
 
 def storage_set(*, actor: PlatformActor, node: str, terms: StorageTerms, now: datetime) -> Node:
-    """Says what storage a node has, which a request can demand.
+    """Says what storage a node has, which a request can demand. Reports of its agent don't change it; an
+    empty one takes what is reported.
 
     Raises:
         Refused: `not_found` or `scratch_is_local`.
@@ -205,8 +209,12 @@ def storage_set(*, actor: PlatformActor, node: str, terms: StorageTerms, now: da
         row = Node.objects.select_for_update().filter(name=node).first()
         if row is None:
             raise missing("node")
-        before = {"storage": row.storage, "scratch_gb": row.scratch_gb}
+        names = ("storage", "scratch_gb", "storage_by_operator")
+        before = {name: getattr(row, name) for name in names}
+        row.storage_by_operator = bool(terms.storage)
         row.storage, row.scratch_gb = terms.storage, terms.scratch_gb
+        if not terms.storage:
+            row.storage, row.scratch_gb = row.reported_storage, row.reported_scratch_gb
         row.save(update_fields=[*before])
         after = {name: getattr(row, name) for name in before}
         if before != after:

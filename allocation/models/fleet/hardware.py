@@ -93,6 +93,20 @@ class Node(models.Model):
     scratch_gb = models.PositiveIntegerField(
         default=0, db_default=0, help_text="Local space for programs in GB."
     )
+    storage_by_operator = models.BooleanField(
+        default=False, db_default=False, help_text="An operator has set the storage: reports don't change it."
+    )
+    reported_storage = models.CharField(
+        max_length=6,
+        choices=Storage.choices,
+        blank=True,
+        default=Storage.UNKNOWN,
+        db_default=Storage.UNKNOWN,
+        help_text="What its agent found; empty: no agent has looked.",
+    )
+    reported_scratch_gb = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Local space that its agent found, in GB."
+    )
     driver = models.CharField(max_length=40, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     boot_id = models.CharField(max_length=64, blank=True)

@@ -294,9 +294,14 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
 
 def storage_text(node: Node) -> str:
     """What storage a node has: `local NVMe, 2 TB`, `shared`, `none`; empty: not known."""
-    if node.storage != Node.Storage.LOCAL:
-        return str(node.storage)
-    return f"local NVMe, {gigabytes_text(node.scratch_gb)}" if node.scratch_gb else "local NVMe"
+    return storage_words(node.storage, node.scratch_gb)
+
+
+def storage_words(storage: str, scratch_gb: int) -> str:
+    """The same of a kind of storage with its local space in GB."""
+    if storage != Node.Storage.LOCAL:
+        return str(storage)
+    return f"local NVMe, {gigabytes_text(scratch_gb)}" if scratch_gb else "local NVMe"
 
 
 def host_limits_text(node: Node) -> str:

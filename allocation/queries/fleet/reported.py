@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import wire
-from allocation.models import GpuModel, NodeInventory
+from allocation.models import GpuModel, Node, NodeInventory
 from allocation.rules.site.known_models import KnownModel, known_catalogue
 from solver.fleet.mig_geometry import is_expressible
 from solver.model.inputs import SLOTS_PER_GPU, Placement
+
+MOST_SCRATCH_GB = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,21 @@ def inventory_read(stored: NodeInventory) -> wire.Inventory | None:
         return wire.inventory_from_plain(stored.document)
     except wire.WireError:
         return None
+
+
+def storage_of(found: wire.NodeStorage) -> tuple[Node.Storage, int]:
+    """What kind of storage a report means, and its local space in GB. Where both are, it is local."""
+    if found.local_gb > 0:
+        return Node.Storage.LOCAL, min(found.local_gb, MOST_SCRATCH_GB)
+    return (Node.Storage.SHARED if found.shared else Node.Storage.NONE), 0
+
+
+def storage_contradicts(node: Node) -> bool:
+    """Whether an operator has set storage that the agent did not find. Less local space than there is may be
+    set."""
+    if not node.storage_by_operator or node.reported_storage == Node.Storage.UNKNOWN:
+        return False
+    return node.storage != node.reported_storage or node.scratch_gb > node.reported_scratch_gb
 
 
 def known_model_of(item: wire.InventoryGpu) -> KnownModel | None:

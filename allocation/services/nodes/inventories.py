@@ -11,7 +11,7 @@ from django.db.models import Max
 
 import wire
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, NodeExamination, NodeInventory
-from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of
+from allocation.queries.fleet.reported import inventory_read, is_plannable, model_of, storage_of
 from allocation.rules.nodes.health import essential_failed
 from allocation.services.nodes.health import gpu_found, gpus_lost
 from allocation.words.fleet import FleetText, fleet_sentence, fleet_text
@@ -51,6 +51,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.cores = inventory.cores
     node.memory_mb = inventory.memory_mb
     node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
+    _storage_apply(node, inventory.storage)
     node.driver = inventory.driver[:40]
     node.engine = inventory.engine
     if node.agent_version != inventory.agent[:40]:
@@ -66,6 +67,15 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     elif node.state == Node.State.EXPECTED:
         node.state_set(Node.State.READY, None)
     node.save()
+
+
+def _storage_apply(node: Node, found: wire.NodeStorage | None) -> None:
+    """Takes the storage that an agent found, unless an operator has set another. Not saved."""
+    if found is None:
+        return
+    node.reported_storage, node.reported_scratch_gb = storage_of(found)
+    if not node.storage_by_operator:
+        node.storage, node.scratch_gb = node.reported_storage, node.reported_scratch_gb
 
 
 def _modes(node: Node) -> list[tuple[str, str]]:
@@ -137,7 +147,8 @@ def _placements_apply(model: GpuModel, item: wire.InventoryGpu) -> None:
     if model.placements.exists() or not is_plannable(item.placements):
         return
     model.memory_slots = max(place.start + place.size for place in item.placements)
-    model.compute_slices = max(place.compute for place in item.placements)
+    # Not every GPU has a slice that is all of it: of AMD's partitions only all together are the GPU.
+    model.compute_slices = max(place.compute * max(1, place.max) for place in item.placements)
     model.save(update_fields=["memory_slots", "compute_slices"])
     MigPlacement.objects.bulk_create(
         [

@@ -80,7 +80,8 @@ class _NodeFacts:
     def of(cls, node: Node) -> "_NodeFacts":
         # An older agent would refuse its whole document because of one share.
         divides = node.engine == Node.Engine.DEVICE
-        shares = divides and (not node.agent_version or agent_supports(node, wire.SHARES_SINCE))
+        can_share = divides and not node.driver.startswith(wire.WITHOUT_SHARES)
+        shares = can_share and (not node.agent_version or agent_supports(node, wire.SHARES_SINCE))
         return cls(
             name=node.name,
             rack=node.rack.name,

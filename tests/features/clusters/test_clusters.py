@@ -77,6 +77,28 @@ def test_the_same_records_again_change_nothing_and_later_ones_replace_them(site:
     assert (found["running_gpus"], found["jobs"]) == (0, 1)
 
 
+def test_what_kubernetes_no_longer_lists_runs_no_more(site: Site) -> None:
+    """A pod that was deleted has no record of its end: it ran until it was read last."""
+    starts = an_hour() - 5 * HOUR
+    both = [a_job(starts, number=number, ended=None, state="Running") for number in ("uid-1", "uid-2")]
+    answer = site.operator.post("clusters/k8s/jobs", {"jobs": both, "engine": "kubernetes"})
+    assert answer.status_code == 200, answer.content
+    with as_owner():
+        past = timezone.now() - HOUR
+        ObservedJob.objects.update(read_at=past)
+    sent(site, both[0], cluster="k8s")
+    (found,) = said(site.operator.get("clusters"))["items"]
+    assert (found["engine"], found["running_gpus"], found["jobs"]) == ("kubernetes", 2, 2)
+    client = Client()
+    client.force_login(site.people["operator"])
+    page = flat(client.get("/ops/clusters/k8s").content.decode())
+    assert "Kubernetes; 2 jobs kept" in page
+    with operator_tx():
+        (use,) = use_of(starts, timezone.now(), "k8s")
+    hours = 2 * (timezone.now() - starts) / HOUR + 2 * (past - starts) / HOUR
+    assert float(use.gpu_hours) == pytest.approx(hours, abs=0.2)
+
+
 @pytest.mark.parametrize(
     ("values", "param"),
     [

@@ -1,5 +1,6 @@
 """Zones: operators set and end them, requests name them, and the next decision keeps to them."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -9,8 +10,10 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 from django.utils import timezone
 
+import wire
 from allocation.features.zones.services import ZoneTerms, zone_end, zone_set
 from allocation.models import Node, Rack, Zone
+from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.snapshot.hardware import gpus_read, offsets_of
 from allocation.services.snapshot.snapshot import rules_read
 from allocation.words.reasons import stored_sentence
@@ -18,6 +21,7 @@ from tenants.access import PlatformActor
 from tenants.platform.errors import Refused
 from tests.api.builders import Site, said
 from tests.roles import as_owner, as_role, as_system
+from tests.services.reported import an_inventory
 from tests.web.flat import flat
 
 BASEL = {"zone": "basel", "name": "Basel", "time_zone": "Europe/Zurich", "price": ["0.31"], "racks": []}
@@ -159,11 +163,71 @@ def test_storage_of_a_node_can_be_demanded(site: Site) -> None:
     assert said(site.operator.put(f"fleet/nodes/{NODE}/storage", given)) == {
         "node": NODE,
         **given,
+        "storage_by_operator": True,
+        "reported_storage": "",
+        "reported_scratch_gb": 0,
     }
     assert said(booked(site, scratch=2_001))["code"] == "where_elsewhere"
     assert booked(site, scratch=2_000).status_code in (201, 202)
     with as_owner(), transaction.atomic(), pytest.raises(DatabaseError):
         Node.objects.filter(name=NODE).update(storage="none")
+
+
+def reports(storage: wire.NodeStorage | None) -> Node:
+    """The node's agent reports the hardware that is known, and this storage."""
+    with as_system():
+        node = Node.objects.get(name=NODE)
+        gpus = tuple(
+            wire.InventoryGpu(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                name=gpu.model.product_name,
+                memory_mb=gpu.model.memory_mb,
+                mig_capable=False,
+                mode="whole",
+                numa=gpu.numa,
+                pci="",
+                nvlink_domain=gpu.domain,
+            )
+            for gpu in node.gpus.select_related("model").order_by("index")
+        )
+        found = dataclasses.replace(an_inventory(*gpus), cores=node.cores, storage=storage)
+        inventory_apply(node=node, inventory=found, now=timezone.now())
+        return Node.objects.get(name=NODE)
+
+
+def test_an_agent_reports_the_storage_and_what_an_operator_sets_wins(site: Site) -> None:
+    operator = reader(site, "operator")
+
+    def card() -> str:
+        return flat(operator.get(f"/ops/fleet/{NODE}").content.decode())
+
+    assert "Its storage is not known." in card()
+    node = reports(wire.NodeStorage(local_gb=4_000, shared=("/home",)))
+    assert (node.storage, node.scratch_gb, node.storage_by_operator) == ("local", 4_000, False)
+    assert "Its storage, as its agent finds it: local NVMe, 4 TB." in card()
+    assert "<code>/home</code>" in card()
+    assert booked(site, scratch=3_000).status_code in (201, 202)
+    # Less than there is contradicts nothing.
+    site.operator.put(f"fleet/nodes/{NODE}/storage", {"storage": "local", "scratch_gb": 2_000})
+    assert "as an operator has set it: local NVMe, 2 TB" in card()
+    assert said(booked(site, scratch=3_000))["code"] == "where_elsewhere"
+    node = reports(wire.NodeStorage(local_gb=0, shared=("/home",)))
+    assert (node.storage, node.scratch_gb, node.reported_storage) == ("local", 2_000, "shared")
+    assert "An operator has set local NVMe, 2 TB, and its agent finds shared." in card()
+    answer = site.operator.put(f"fleet/nodes/{NODE}/storage", {"storage": ""})
+    assert (said(answer)["storage"], said(answer)["storage_by_operator"]) == ("shared", False)
+    assert "An operator has set" not in card()
+    form = flat(operator.get(f"/ops/nodes/{NODE}/storage").content.decode())
+    assert "Its storage, as its agent finds it: shared." in form
+    node = reports(wire.NodeStorage(local_gb=0))
+    assert (node.storage, node.scratch_gb) == ("none", 0)
+
+
+def test_an_older_agent_leaves_the_storage_as_it_is(site: Site) -> None:
+    reports(wire.NodeStorage(local_gb=500))
+    node = reports(None)
+    assert (node.storage, node.reported_scratch_gb) == ("local", 500)
 
 
 def test_pages_show_the_fleet_by_zone(site: Site) -> None:

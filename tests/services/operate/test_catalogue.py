@@ -40,6 +40,18 @@ def operator() -> User:
     return an_operator("olaf")
 
 
+def test_partitions_of_amd_are_the_whole_gpu_only_together(operator: User) -> None:
+    """No slice is all of the GPU, as 7g is with MIG."""
+    name = "AMD Instinct MI300X (CPX)"
+    said(operator, ModelTerms(name, "mi300x", 196_592), "mi300x-cpx")
+    node = enrolled(an_inventory(a_gpu(0, name, *[("cpx.24gb", start, 1, 1, 8) for start in range(8)])))
+    assert node.state != Node.State.QUARANTINED, list(node.difference_words)
+    with as_system():
+        model = GpuModel.objects.get()
+        assert (model.memory_slots, model.compute_slices) == (8, 8)
+        assert MigPlacement.objects.filter(model=model).count() == 8
+
+
 def test_gpus_wait_for_their_model_and_come_in_when_it_is_named(operator: User) -> None:
     ones = [("1g.6gb", start, 1, 1, 4) for start in range(4)]
     sliced = a_gpu(0, H100.product_name, *ones, ("4g.24gb", 0, 4, 4, 1))

@@ -4,6 +4,8 @@ from decimal import Decimal
 
 from allocation.rules.site.known_models import known_catalogue
 from devtools.simulated.models import models_load
+from solver.fleet.mig_geometry import geometry_of
+from solver.model.inputs import Model, Placement
 from tenants.services import TierTerms
 from tenants.services.platform import LIMITS
 
@@ -37,6 +39,8 @@ def test_an_id_is_that_of_a_model_only_with_about_its_memory_and_of_its_maker() 
 
 def test_every_geometry_can_be_built_and_its_names_say_its_compute_slices() -> None:
     for model in CATALOGUE.models.values():
+        if model.names[0].startswith("AMD"):
+            continue
         slots = max((start + p.size for p in model.profiles for start in p.starts), default=0)
         for profile in model.profiles:
             assert profile.name.startswith(f"{profile.compute}g."), (model.slug, profile)
@@ -57,6 +61,32 @@ def test_the_expected_geometry_is_that_of_the_simulated_drivers() -> None:
         assert {(p.name, p.compute, p.size, p.starts, p.limit) for p in known.profiles} == {
             (p.name, p.compute, p.size, p.starts, p.max) for p in simulated.profiles
         }
+
+
+def test_the_partitions_of_amd_are_slices_of_one_kind_that_are_the_gpu_together() -> None:
+    (simulated,) = (each for each in models_load("models_amd.json").values() if each.profiles)
+    kinds = {"dpx": 2, "qpx": 4, "cpx": 8}
+    for kind, count in kinds.items():
+        known = CATALOGUE.by_name(f"{simulated.name} ({kind.upper()})")
+        assert known is not None
+        (profile,) = known.profiles
+        assert known.memory_mb == simulated.memory_mb
+        assert (profile.name, profile.compute, profile.size, profile.starts, profile.limit) == next(
+            (each.name, each.compute, each.size, each.starts, each.max)
+            for each in simulated.profiles
+            if each.name.startswith(kind)
+        )
+        places = tuple(
+            Placement(profile.name, start, profile.size, profile.compute, count, profile.limit)
+            for start in profile.starts
+        )
+        geometry = geometry_of(Model(known.slug, 8, 8, "online", places))
+        assert geometry.capacity(profile.name)[0] == count
+        assert geometry.units(profile.name) * count == geometry.units(None)
+    whole = CATALOGUE.by_name(simulated.name)
+    assert whole is not None
+    assert not whole.profiles
+    assert {CATALOGUE.models[f"mi300x-{kind}"].gpu_class for kind in kinds} == {whole.gpu_class}
 
 
 def test_tiers_fit_the_services_limits_and_prices_follow_them() -> None:
