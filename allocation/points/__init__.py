@@ -76,7 +76,8 @@ def class_forecasts() -> dict[str, ClassForecast]:
 class WorkRate:
     """What finished runs of a kind of work in a project did on a class: steps of a GPU in an hour.
 
-    Half of the `runs` did between `low` and `high`.
+    Half of the `runs` did between `low` and `high`. They are a series: the newest runs with one driver and
+    without a jump, from `since` on. `began`: what began it, `driver` or `jump`; empty: the first run.
     """
 
     unit: str
@@ -85,6 +86,9 @@ class WorkRate:
     high: float
     runs: int
     last: datetime
+    since: datetime
+    began: str = ""
+    driver: str = ""
 
 
 WorkRates: TypeAlias = Callable[[UUID, str], Mapping[str, WorkRate]]

@@ -37,6 +37,7 @@ _RUN = (
     "gpus",
     "unit",
     "per_hour",
+    "driver",
 )
 _PLAIN = (
     "watched",
@@ -67,7 +68,8 @@ SELECT b.id, 'BK-' || b.number || coalesce('[' || b.array_index || ']', ''), b.p
   b.currency, b.duration_seconds, coalesce(p.at, b.ended_at, b.submitted) AS at,
   coalesce(b.labels->>'advice', ''), {DEVICES} AS devices, coalesce(p.unit, ''),
   CASE WHEN p.step > p.anchor_step AND p.at - p.anchor_at >= %(least)s
-    THEN (p.step - p.anchor_step) / extract(epoch FROM p.at - p.anchor_at) * 3600 END
+    THEN (p.step - p.anchor_step) / extract(epoch FROM p.at - p.anchor_at) * 3600 END,
+  coalesce(p.driver, '')
 FROM allocation_booking b
 LEFT JOIN allocation_progress p ON p.booking_id = b.id
 WHERE b.project_id = ANY(%(projects)s) AND b.state = 'ended' AND b.outcome <> 'no_show'
@@ -165,6 +167,7 @@ class FinishedRun:
     gpus: int
     unit: str
     per_hour: float | None
+    driver: str = ""
     devices: Sequence[DeviceUse] = field(default=())
     cpu: float | None = None
 
