@@ -214,7 +214,7 @@ class Figures:
 
     @property
     def link_bytes_per_kiloflop(self) -> Decimal | None:
-        """Bytes over NVLink, PCIe and network for each thousand operations of tensor cores, an estimate as above:
+        """Bytes over NVLink, PCIe and network for each thousand operations of tensor cores, as above:
         communication to computation; None: not measured."""
         if not self.tflop:
             return None

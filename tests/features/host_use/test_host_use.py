@@ -14,7 +14,7 @@ from allocation.points import host_signals
 from allocation.rules.states import State
 from allocation.services.nodes.telemetry import samples_store
 from tests.api.builders import Site, said
-from tests.builders_allocation import NOW, a_booking, an_allocation
+from tests.builders_allocation import NOW, a_booking, a_node, an_allocation
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -123,7 +123,7 @@ def test_the_network_of_a_gang_is_what_its_nodes_exchange(running: Allocation, s
         first = HostUse.objects.get()
         assert (first.network_seconds, first.received_mb, first.sent_mb) == (10, 30 << 10, 20 << 10)
         assert host_signals([running.booking.id])[running.booking.id].network_gib is None, "one node"
-        other = Node.objects.exclude(id=first.node_id).earliest("name")
+        other = a_node("other", gpus=0)
         first.pk, first.node, first.received_mb = None, other, 10 << 10
         first.save()
         assert host_signals([running.booking.id])[running.booking.id].network_gib == 1.5

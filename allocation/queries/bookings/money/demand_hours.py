@@ -1,8 +1,10 @@
 """What each hour had: bookings and allocations of all organisations, and work outside of them."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -45,6 +47,7 @@ FROM (
        WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
   FROM allocation_booking b
   WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
+    AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
 ) w
 {BY_HOUR.format(lower="w.since", upper="w.until")}
 WHERE w.since < %(ends)s AND w.until > %(starts)s
@@ -71,9 +74,14 @@ def booked_hours(starts: datetime, ends: datetime) -> Hours:
     return _hours(_IN_USE, {"starts": starts, "ends": ends, "states": LIVE})
 
 
+def waited_hours_of(projects: Sequence[UUID], starts: datetime, ends: datetime) -> Hours:
+    """The GPUs of bookings of these projects that waited, on average, by class and hour."""
+    return _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": [*projects]})
+
+
 def waited_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs of what waited, on average, by class and hour."""
-    found = _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+    found = _hours(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": None})
     return _with_sources(found, "waited", starts, ends)
 
 
