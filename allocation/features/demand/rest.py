@@ -258,6 +258,9 @@ class SlicingOut(serializers.Serializer[Any]):
         help_text="By which bookings on them were ready earlier than the median of others. Null: fewer than"
         " five others.",
     )
+    reset_seconds_saved = serializers.IntegerField(
+        help_text="Of resets that were made before, for which the first booking on a GPU would have waited."
+    )
 
 
 @rest.rows(

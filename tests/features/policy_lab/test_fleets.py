@@ -19,6 +19,7 @@ from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialTenant
 from allocation.features.policy_lab.trials import trials_run
 from allocation.models import Booking, Gpu
 from allocation.rules.states import State
+from tenants.models import Quota
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_owner, as_system
@@ -113,6 +114,8 @@ def test_with_as_many_gpus_more_nobody_waits_and_organisations_read_their_part(
 ) -> None:
     with as_system():
         gpus = Gpu.objects.count()
+        # Limits stay those of now, and would be what it waits for.
+        Quota.objects.update(limit=4 * gpus)
     done = played(site, gpus=gpus)
     assert (done.state, done.note) == ("done", "")
     report = done.report
