@@ -156,7 +156,7 @@ def mails_end(request: HttpRequest, token: str) -> HttpResponse:
     nothing."""
     is_ended = request.method == "POST" and mails_stop(token, timezone.now())
     found = stop_token_read(token)
-    title = TYPES[found[2]].title if found else ""
+    title = TYPES[found[2]].label if found else ""
     context = {"is_ended": is_ended, "title": title}
     return render(request, "tenants/notifications/end.html", context, status=200 if found else 404)
 

@@ -19,6 +19,7 @@ from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialTenant
 from allocation.features.policy_lab.trials import trials_run
 from allocation.models import Booking, Gpu
 from allocation.rules.states import State
+from solver import UNITS_PER_GPU
 from tenants.models import Quota
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import a_booking, an_allocation
@@ -115,7 +116,7 @@ def test_with_as_many_gpus_more_nobody_waits_and_organisations_read_their_part(
     with as_system():
         gpus = Gpu.objects.count()
         # Limits stay those of now, and would be what it waits for.
-        Quota.objects.update(limit=4 * gpus)
+        Quota.objects.filter(tenant=site.tenant).update(guaranteed_units=2 * gpus * UNITS_PER_GPU)
     done = played(site, gpus=gpus)
     assert (done.state, done.note) == ("done", "")
     report = done.report
