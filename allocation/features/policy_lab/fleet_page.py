@@ -32,16 +32,25 @@ class MoreTerms:
     gpu_class: str = term("GPU class", max_length=40)
     gpus: int = term("More GPUs", default=8, min_value=1, max_value=512)
     days: int = term("Days of the past", default=7, min_value=1, max_value=MOST_DAYS)
-    from_hour: int = term("From hour of the day (UTC)", default=0, min_value=0, max_value=23)
-    to_hour: int = term(
-        "To hour of the day (UTC)", "A burst; 0 to 24: always.", default=24, min_value=1, max_value=24
+    from_hour: int | None = term(
+        "From hour of the day (UTC)",
+        "Optional: a burst, there in these hours only.",
+        default=None,
+        min_value=0,
+        max_value=23,
+    )
+    to_hour: int | None = term(
+        "To hour of the day (UTC)", "Optional.", default=None, min_value=1, max_value=24
     )
 
 
 def _ask(*, actor: PlatformActor, terms: MoreTerms, now: datetime) -> PolicyTrial:
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     fleet = FleetTerms(
-        gpu_class=terms.gpu_class, gpus=terms.gpus, from_hour=terms.from_hour, to_hour=terms.to_hour
+        gpu_class=terms.gpu_class,
+        gpus=terms.gpus,
+        from_hour=terms.from_hour or 0,
+        to_hour=terms.to_hour or 24,
     )
     asked = TrialTerms(candidate=live.number, days=terms.days, seeds=1, fleet=fleet)
     return trial_ask(terms=asked, operator_id=actor.user_id, now=now)
@@ -89,7 +98,7 @@ def _trial(trial: PolicyTrial, labels: Mapping[str, str]) -> _Shown:
         trial.state in PolicyTrial.OPEN,
         trial.permille // 10,
         figures,
-        [_change(row) for row in report.get("tenants", ())],
+        [_change(row) for row in report.get("tenants", ()) if row["asked"]],
     )
 
 
@@ -107,7 +116,9 @@ def more_gpus_read(tenant_id: UUID) -> Iterator[MoreGpus]:
     """What the newest trials say of an organisation."""
     labels = class_labels()
     for row in PolicyTrialTenant.objects.filter(tenant_id=tenant_id)[:SHOWN_OF_TENANT]:
-        yield MoreGpus(words_of(row, labels), row.days, row.until, [_change(each) for each in row.rows])
+        yield MoreGpus(
+            words_of(row, labels), row.days, row.until, [_change(each) for each in row.rows if each["asked"]]
+        )
 
 
 def _classes(actor: PlatformActor) -> list[tuple[str, str]]:

@@ -202,7 +202,7 @@ def test_operators_ask_follow_and_cancel_it_on_a_page(site: Site, client: Client
         trials_run(lambda: NOW + timedelta(minutes=1))
         done = PolicyTrial.objects.get(state="done")
     shown = flat(client.get(page).content.decode())
-    assert "Half wait at most" in shown
+    assert "with the GPUs of now" in shown
     detail = flat(client.get(f"/ops/policy/trials/{done.id}").content.decode())
     assert "with the GPUs of now, and with 2 more" in detail
     client.force_login(site.people["admin"])
