@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from allocation.features.demand.capacity import LEAST_MISSING, PAST_WEEKS
-from allocation.points import MoreGpus, more_gpus
+from allocation.points.fleets import MoreGpus, more_gpus
 from allocation.queries.bookings.money.demand_hours import waited_hours_of
 from allocation.queries.fleet.catalogue import class_labels
 from tenants.access import Actor

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from allocation.features.policy_lab.fleets import FleetTerms, fleet_words
 from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialTenant
+from allocation.features.policy_lab.plays.fleets import FleetTerms, fleet_words
 from allocation.features.policy_lab.results import EFFECTS, SIDES, TOTALS
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask, trial_cancel
 from allocation.models import PolicyVersion
-from allocation.points import MORE_GPUS, MoreGpus, WaitChange
+from allocation.points.fleets import MORE_GPUS, MoreGpus, WaitChange
 from allocation.queries.fleet.catalogue import class_labels
 from tenants.access import PlatformActor
 from tenants.platform.terms import term, terms

@@ -12,7 +12,6 @@ from django.db.models import Q, QuerySet
 
 from allocation.features.policy_lab.demand import PAST, DemandTerms, history_under
 from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
-from allocation.features.policy_lab.fleets import MOST_GPUS, FleetTerms, gpu_seconds_of, history_with_gpus
 from allocation.features.policy_lab.history import (
     Names,
     energy_read,
@@ -29,6 +28,12 @@ from allocation.features.policy_lab.past_rules import (
     prices_read,
     repeated_read,
     rules_read,
+)
+from allocation.features.policy_lab.plays.fleets import (
+    MOST_GPUS,
+    FleetTerms,
+    gpu_seconds_of,
+    history_with_gpus,
 )
 from allocation.features.policy_lab.plays.past import Fate, History, Outcome
 from allocation.features.policy_lab.plays.play import Play

@@ -8,14 +8,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.features.policy_lab.fleets import (
+from allocation.features.policy_lab.history import history_read
+from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialTenant
+from allocation.features.policy_lab.plays.fleets import (
     FleetTerms,
     fleet_words,
     gpu_seconds_of,
     history_with_gpus,
 )
-from allocation.features.policy_lab.history import history_read
-from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialTenant
 from allocation.features.policy_lab.trials import trials_run
 from allocation.models import Booking, Gpu
 from allocation.rules.states import State
