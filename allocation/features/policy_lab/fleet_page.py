@@ -85,11 +85,11 @@ def words_of(trial: PolicyTrial | PolicyTrialTenant, labels: Mapping[str, str] |
 
 
 def _trial(trial: PolicyTrial, labels: Mapping[str, str]) -> _Shown:
-    report = trial.report or {}
-    totals = report.get("totals")
+    report: dict[str, Any] = trial.report or {}
+    sides = [report["totals"][side] for side in SIDES] if report else []
     figures = [
-        (label, *(f"{totals[side][name] / scale:,.0f}" for side in SIDES))
-        for label, name, scale in (TOTALS if totals else ())
+        (label, f"{sides[0][name] / scale:,.0f}", f"{sides[1][name] / scale:,.0f}")
+        for label, name, scale in (TOTALS if sides else ())
         if name in _FIGURES
     ]
     return _Shown(
@@ -107,7 +107,10 @@ def _change(row: dict[str, Any]) -> WaitChange:
     return WaitChange(
         row["name"],
         row["asked"],
-        *(side[name] for name in ("p50", "p95") for side in (before, after)),
+        before["p50"],
+        after["p50"],
+        before["p95"],
+        after["p95"],
         EFFECTS[row["effect"]],
     )
 

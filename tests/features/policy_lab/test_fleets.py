@@ -1,7 +1,7 @@
 """The past with more GPUs: what is added, what it changes, and who reads it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -46,7 +46,7 @@ def site(db: None) -> Site:
     return site
 
 
-def ran(site: Site, gpu: Gpu, submitted: object, starts: object) -> None:
+def ran(site: Site, gpu: Gpu, submitted: datetime, starts: datetime) -> None:
     """A booking of six hours that began later than it was asked for."""
     booking = a_booking(
         site.project, site.people["researcher"].pk, state=State.ENDED, starts=starts, now=starts
