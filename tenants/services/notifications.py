@@ -133,12 +133,12 @@ def stop_token_read(token: str) -> tuple[UUID, int, str] | None:
         tenant, user_id, name = signing.loads(token, salt=_STOP)
     except signing.BadSignature:
         return None
-    return UUID(hex=tenant), user_id, name
+    return (UUID(hex=tenant), user_id, name) if name in TYPES else None
 
 
 def mails_stop(token: str, now: datetime) -> bool:
-    """Ends the mails of a type to whom an address was mailed; returns whether it is genuine. The inbox still
-    gets them. Mail programs ask more than once."""
+    """Ends the mails of a type for the owner of a mailed address; returns whether it is genuine. The inbox
+    still gets them. Mail programs ask more than once."""
     found = stop_token_read(token)
     if found is None:
         return False
