@@ -37,7 +37,7 @@ from agent.owner.device_acls import Access, SetFacl
 from agent.owner.hooks import ModeHooks
 from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
-from agent.ports.group_use import GroupUse
+from agent.ports.group_use import GroupUse, LinkUse, links_use
 from agent.ports.handover import HandoverObserver
 from agent.ports.host_cores import CoreTopology, core_topology_read
 from agent.ports.notebook_programs import NotebookStarter
@@ -59,8 +59,9 @@ class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
     set where members need no account of the host. `group_use` reads what a booking uses where no cgroup
-    does. `starter` is for notebooks; None: they start as the accounts of their owners. `files_of` is set
-    where programs find a device by its files, and `rocm_name_of` where they find it by its name for ROCm."""
+    does, `links_use` the node's RDMA adapters. `starter` is for notebooks; None: they start as the accounts
+    of their owners. `files_of` is set where programs find a device by its files, and `rocm_name_of` where
+    they find it by its name for ROCm."""
 
     port: GpuPort
     watch: WatchPort
@@ -84,6 +85,7 @@ class NodeHardware:
     files_of: Callable[[str], tuple[str, ...]] | None = None
     rocm_name_of: Callable[[str], str] | None = None
     group_use: Callable[[str], GroupUse | None] | None = None
+    links_use: Callable[[], LinkUse | None] = links_use
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:

@@ -13,13 +13,15 @@ from devtools.simulated.processes import LoadKind, kind_of
 _CORES_PER_GPU = 12
 _MEMORY_MB_PER_GPU = 128 * 1024
 _SCRATCH_GB_PER_GPU = 1_750
-# Cores, MiB of memory, and KiB a second read and written, of a program on one GPU.
-_USES: dict[LoadKind, tuple[float, int, int, int]] = {
-    "idle": (0.02, 900, 0, 0),
-    "training": (1.6, 14_000, 42_000, 900),
-    "memory": (0.8, 22_000, 6_000, 300),
+# Cores, MiB of memory, and KiB a second read, written and exchanged by network, of a program on one GPU.
+_USES: dict[LoadKind, tuple[float, int, int, int, int]] = {
+    "idle": (0.02, 900, 0, 0, 1),
+    "training": (1.6, 14_000, 42_000, 900, 9_000),
+    "memory": (0.8, 22_000, 6_000, 300, 400),
+    # It sends gradients as fast as a link of 25 Gbit/s carries them.
+    "communication": (1.1, 12_000, 3_000, 100, 1_400_000),
     # It decodes its input on all cores that it has by default.
-    "input": (3.9, 18_000, 310_000, 200),
+    "input": (3.9, 18_000, 310_000, 200, 2_000),
 }
 
 
@@ -38,8 +40,8 @@ def core_topology_simulated(cores: int, gpu_numa: Mapping[str, int | None]) -> C
 
 
 def group_use_simulated(hardware: Hardware) -> Callable[[str], GroupUse | None]:
-    """Returns a reader of what the simulated programs of a booking have used since they began. As
-    in a cgroup, nothing counts their network."""
+    """Returns a reader of what the simulated programs of a booking have used since they began, as
+    the slices of systemd count it."""
 
     def read(booking: str) -> GroupUse | None:
         now = hardware.clock()
@@ -50,8 +52,10 @@ def group_use_simulated(hardware: Hardware) -> Callable[[str], GroupUse | None]:
         return GroupUse(
             cpu_us=sum(int(seconds * cores * 1e6) for seconds, (cores, *_) in lived),
             memory_mb=sum(memory for _, (_, memory, *_) in lived),
-            read_kb=sum(int(seconds * read) for seconds, (_, _, read, _) in lived),
-            written_kb=sum(int(seconds * written) for seconds, (*_, written) in lived),
+            read_kb=sum(int(seconds * read) for seconds, (_, _, read, _, _) in lived),
+            written_kb=sum(int(seconds * written) for seconds, (*_, written, _) in lived),
+            received_kb=sum(int(seconds * network) for seconds, (*_, network) in lived),
+            sent_kb=sum(int(seconds * network) for seconds, (*_, network) in lived),
         )
 
     return read

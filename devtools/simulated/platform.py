@@ -133,5 +133,6 @@ def _hardware(
         slices_refusal=lambda: "simulated slices limit nothing",
         is_only_owner=lambda: True,
         group_use=group_use_simulated(hardware),
+        links_use=lambda: None,
         starter=SimulatedStarter(options.state / "homes"),
     )

@@ -125,6 +125,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-insights", "/ops/insights?by=tenant"),
         ("ops-insights-compare", "/ops/insights/compare"),
         ("ops-capacity", "/ops/capacity"),
+        ("ops-capacity-trials", "/ops/capacity/trials"),
         ("ops-mix", "/ops/mix?class=h100"),
         ("ops-clusters", "/ops/clusters"),
         ("ops-zones", "/ops/zones"),
