@@ -67,6 +67,7 @@ def list_platform_dated_guarantees(call: ApiView) -> QuerySet[DatedGuarantee]:
     "Set a guarantee between dates (operators)",
     DatedGuaranteeSetOut,
     terms=DatedGuaranteeTerms,
+    dry=True,
 )
 def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> dict[str, Any]:
     """Guarantees a tenant another number of GPUs from one instant to another. It covers what its labs and
@@ -81,6 +82,7 @@ def set_dated_guarantee(call: ApiView, terms: DatedGuaranteeTerms) -> dict[str, 
     "End a guarantee between dates (operators)",
     DatedGuaranteeSetOut,
     terms=EndTerms,
+    dry=True,
 )
 def end_dated_guarantee(call: ApiView, terms: EndTerms, guarantee_id: UUID) -> dict[str, Any]:
     """Ends it now, or before it begins. The usual guarantee applies again."""
