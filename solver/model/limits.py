@@ -25,11 +25,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class DatedGuarantee:
-    """Another guarantee of a tenant in [starts, ends), in units of a class.
+    """Another guarantee of a tenant, lab or project in [starts, ends), in units of a class.
 
-    It replaces `guaranteed` of the tenant's limit, and with a borrow limit the tenant's most rises or
-    falls with it. Those of one tenant and class do not overlap, and none is below what the tenant's
-    labs and projects are guaranteed together.
+    It replaces `guaranteed` of the owner's limit, and with a borrow limit the owner's most rises or
+    falls with it. Those of one owner and class do not overlap, and at each instant a tenant's, or a
+    lab's, covers what those below it are guaranteed together.
     """
 
     owner: str

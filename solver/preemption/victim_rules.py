@@ -172,18 +172,24 @@ class _Kept:
         }
 
         self._safe = {
-            (each.booking, each.gpu_class) for each in snapshot.overrides if each.keeps and each.guarantee
+            (each.booking, each.gpu_class, each.owner)
+            for each in snapshot.overrides
+            if each.keeps and each.guarantee
         }
+        self._inside = {row[:2] for row in self._safe}
 
     def stays_for_others(self, use: Use) -> bool:
-        """Whether no other tenant has a use paused, because a guarantee was cut and it stays."""
-        return bool(self._safe) and (use.owners[-1], use.gpu_class) in self._safe
+        """Whether no other tenant has a use paused, because its tenant's guarantee was cut and it stays.
+        A cut of a project's, which the tenant sets itself, changes nothing for others."""
+        return bool(self._safe) and (use.owners[-1], use.gpu_class, use.owners[0]) in self._safe
 
     def stays(self, use: Use, claim: Use) -> bool:
-        """Whether a use stays whatever this claim needs."""
+        """Whether a use stays whatever this claim of its own tenant needs."""
         owners = self._owners.get((use.owners[-1], use.gpu_class)) if self._owners else None
         if not owners:
             return False
+        if (use.owners[-1], use.gpu_class) in self._inside:
+            return True
         lab = self._labs.get((claim.owners[1], claim.gpu_class), "")
         return not owners.isdisjoint((*claim.owners, lab))
 
@@ -265,7 +271,7 @@ class VictimRules:
             self._afters[tenant, name] = (now, afters := {})
         known = afters.get((id(before), use))
         if known is None:
-            after = self.in_place.changed(before, (), block, name)
+            after = self.in_place.changed(before, (), block)
             known = afters[id(before), use] = (before, after, after.part(block))
         return Claim(block, starts, planned, *known)
 
@@ -346,7 +352,7 @@ class VictimRules:
         own = tenant == claim.tenant
         before = claim.before if own else self._standing(claim, tenant)
         block = claim.block if own else None
-        after = self.in_place.changed(before, gone, block, claim.gpu_class)
+        after = self.in_place.changed(before, gone, block)
         return Change(before, after, self.in_place.weights.get((tenant, claim.gpu_class)))
 
     def _own(self, claim: Claim) -> Iterator[Ranked]:

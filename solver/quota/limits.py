@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from solver.model.inner_limits import FOREVER, LabLimit
-from solver.model.inputs import Tier
+from solver.model.inputs import Snapshot, Tier
 from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.tree import PLATFORM, UNBOUNDED, Exceptions, Node, Tree
 
@@ -79,11 +79,27 @@ def limits_at(rows: Iterable[Limit], dated: Iterable[DatedGuarantee], instant: i
         (each.owner, each.gpu_class): each.guaranteed for each in dated if each.starts <= instant < each.ends
     }
     return [
-        replace(row, guaranteed=now[row.owner, row.gpu_class])
-        if row.parent is None and (row.owner, row.gpu_class) in now
-        else row
+        replace(row, guaranteed=now[row.owner, row.gpu_class]) if (row.owner, row.gpu_class) in now else row
         for row in rows
     ]
+
+
+def dates_of(snapshot: Snapshot) -> list[int]:
+    """The seconds at which a guarantee begins or ends, rising."""
+    return sorted({at for each in snapshot.guarantees for at in (each.starts, each.ends)})
+
+
+def guarantees_at(snapshot: Snapshot, instant: int) -> Snapshot:
+    """The snapshot with the guarantees of an instant, also of labs."""
+    if not snapshot.guarantees:
+        return snapshot
+    limits = tuple(limits_at(snapshot.limits, snapshot.guarantees, instant))
+    of_labs = [
+        Limit(each.owner, each.tenant, each.gpu_class, each.guaranteed, 0, 0) for each in snapshot.labs
+    ]
+    now = limits_at(of_labs, snapshot.guarantees, instant)
+    labs = (replace(lab, guaranteed=row.guaranteed) for lab, row in zip(snapshot.labs, now, strict=True))
+    return replace(snapshot, limits=limits, labs=tuple(labs))
 
 
 def _changing(

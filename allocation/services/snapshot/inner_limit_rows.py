@@ -67,10 +67,11 @@ def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow
 
 
 def guarantees_read(now: datetime) -> tuple[DatedGuarantee, ...]:
-    """The guarantees of tenants between dates; under row-level security, of one tenant."""
+    """The guarantees of tenants, labs and projects between dates; under row-level security, of one
+    tenant."""
     return tuple(
         DatedGuarantee(
-            str(row.tenant_id),
+            str(row.owner_id),
             row.gpu_class_id,
             int(row.starts.timestamp()),
             int(row.ends.timestamp()),

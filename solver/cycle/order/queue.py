@@ -20,7 +20,7 @@ from solver.model.inputs import MILLION, Ask, Request, Shape, Snapshot
 from solver.model.limits import Limit, Used
 from solver.model.policy import Policy
 from solver.quota.headroom import may_wait
-from solver.quota.limits import split_to_projects
+from solver.quota.limits import guarantees_at, split_to_projects
 from solver.state.cycle_state import CycleState
 from solver.state.held_space import HeldUses
 
@@ -106,7 +106,7 @@ class BookingQueue:
         self._in_use: dict[tuple[str, str], int] = {}
         self._uses: dict[str, int] = {}
         self._limits: dict[str, list[Limit]] = {}
-        for row in snapshot.limits:
+        for row in guarantees_at(snapshot, state.now).limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
         self._count_held(state.held_uses)
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}

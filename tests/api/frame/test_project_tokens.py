@@ -72,6 +72,12 @@ ABOUT_FOLDING: dict[str, Any] = {
     "stand-ins": {"person": "mara", "until": UNTIL, "project": "folding"},
     "quota-windows": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
     "person-quotas": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
+    "dated-guarantees": {
+        "project": "folding",
+        "gpu_class": "h100",
+        "guaranteed_units": 1,
+        "ends": f"{UNTIL[:14]}00:00Z",
+    },
     f"statements/{MONTH}/dispute": {"project": "folding", "note": "x"},
 }
 # The same without a project: about all of the person's.
