@@ -276,6 +276,7 @@ def _quota_reason(
         return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
         longest = state.quota.tier(demand.tier).borrow
+        part = state.quota.parts.kept_from(state.use(demand))
         return reason(
             "guarantee_only",
             used=used,
@@ -283,6 +284,8 @@ def _quota_reason(
             asked=asked,
             gpu_class=name,
             borrow_seconds=longest or None,
+            part=part.units if part else None,
+            tiers=part.tiers if part else None,
         )
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))

@@ -40,6 +40,20 @@ class DatedGuarantee:
 
 
 @dataclass(frozen=True, slots=True)
+class TierPart:
+    """Units of a tenant's guarantee of a class that count for work of some tiers only.
+
+    Work of the other tiers uses what the guarantee has above that; these tiers may use all of it. What a
+    tenant has altogether is not limited by it.
+    """
+
+    owner: str
+    gpu_class: str
+    units: int
+    tiers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Override:
     """An exception from an owner's limits of a class, in [starts, ends).
 

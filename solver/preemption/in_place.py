@@ -17,6 +17,7 @@ from solver.fleet.fragmentation import Ints
 from solver.model.demand import Fit, demand_on
 from solver.model.inputs import Snapshot
 from solver.model.limits import DatedGuarantee
+from solver.quota.tier_parts import TierParts
 from solver.quota.use import Use
 from solver.state.cycle_state import CycleState
 from solver.state.held_work import NUMBERED, Grant
@@ -114,6 +115,8 @@ class InPlace:
         self.weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
+        self._tier_parts = TierParts(snapshot)
+        self._part_units = {(row.owner, row.gpu_class): row.units for row in snapshot.tier_parts}
         self._blocks: dict[tuple[str, str], list[Block]] = {}
         self._held_by: dict[str, list[tuple[str, str]]] = {}
         self._written: set[str] = set()
@@ -203,7 +206,9 @@ class InPlace:
     def _inside(self, order: tuple[Block, ...], of: Of) -> dict[int, Part]:
         inside: dict[int, Part] = {}
         room = self._guaranteed_at(*of)
-        _, gpu_class, instant = of
+        tenant, gpu_class, instant = of
+        # What work of the other tiers may have of it.
+        rest = room - self._part_units.get((tenant, gpu_class), 0)
         parts = {
             project: self._guaranteed_at(project, gpu_class, instant)
             for project in {block.use.owners[1] for block in order if room}
@@ -213,15 +218,23 @@ class InPlace:
             rows = list(level) if room else []
             for at, block in rows if any(parts.values()) else ():
                 project, units = block.use.owners[1], block.use.units
-                if units <= min(room, parts[project]):
+                is_other = self.is_of_others(block.use)
+                if units <= min(room, parts[project], rest if is_other else room):
                     inside[at] = "project"
-                    room -= units
+                    room, rest = room - units, rest - units * is_other
                     parts[project] -= units
             for at, block in rows if room else ():
-                if block.use.units <= room and at not in inside:
+                units, is_other = block.use.units, self.is_of_others(block.use)
+                if units <= min(room, rest if is_other else room) and at not in inside:
                     inside[at] = "tenant"
-                    room -= block.use.units
+                    room, rest = room - units, rest - units * is_other
         return inside
+
+    def is_of_others(self, use: Use) -> bool:
+        """True for work of a tier that may not use all of its tenant's guarantee."""
+        return bool(self._tier_parts) and (
+            self._tier_parts.key(use.owners[0], use.gpu_class, use.tier) is not None
+        )
 
     def changed(self, before: Standing, gone: Container[str], claim: Block | None) -> Standing:
         """The standing once some have left and a claim is there."""

@@ -370,7 +370,13 @@ class VictimRules:
         if is_lower or not runner.tier.counts:
             return "higher_tier"
         is_others = level == claim.level and claim.part == "project" and part != "project"
-        return "own_part" if is_others else None
+        return "own_part" if is_others or (is_borrowed and self._is_for_its_tier(claim, runner)) else None
+
+    def _is_for_its_tier(self, claim: Claim, runner: RunningBooking) -> bool:
+        """True for a claim inside a guarantee of which a part is for its tier, and not for that of a
+        runner that borrows."""
+        of_others = self.in_place.is_of_others
+        return claim.part is not None and of_others(runner.use) and not of_others(claim.block.use)
 
     def _of_others(self, claim: Claim, tenant: str) -> list[Ranked]:
         """What another tenant borrows and may lose to the claim. What is fair later than the first

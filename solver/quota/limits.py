@@ -9,6 +9,7 @@ from typing import NamedTuple
 from solver.model.inner_limits import FOREVER, LabLimit
 from solver.model.inputs import Snapshot, Tier
 from solver.model.limits import DatedGuarantee, Limit, Override
+from solver.quota.tier_parts import others_of
 from solver.quota.tree import PLATFORM, UNBOUNDED, Exceptions, Node, Tree
 
 
@@ -22,17 +23,32 @@ class Trees(NamedTuple):
     total: Tree
 
 
-def trees_of(
+def limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
+    """The limits of each class, with those of labs between tenants and projects."""
+    persons = sorted({row.gpu_class for row in snapshot.persons})
+    found: dict[str, list[Limit]] = {name: [] for name in persons}
+    for row in snapshot.limits:
+        found.setdefault(row.gpu_class, []).append(row)
+    for name in {lab.gpu_class: None for lab in snapshot.labs}:
+        labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
+        found[name] = with_labs(found.get(name, []), labs)
+    return found
+
+
+def trees_of(  # noqa: PLR0913 (parts of one class)
     rows: list[Limit],
     overrides: list[Override],
     capacity: int,
     tiers: tuple[Tier, ...],
     tree: Callable[..., Tree],
+    *,
     dated: Sequence[DatedGuarantee] = (),
+    parts: Iterable[tuple[str, int, int, int]] = (),
 ) -> Trees:
     """The trees of one class, each made by `tree` from its nodes and exceptions.
 
-    `capacity` in units; `overrides` and `dated` guarantees are those of the class.
+    `capacity` in units; `overrides` and `dated` guarantees are those of the class, `parts` what the part
+    of a guarantee for other tiers changes by.
     """
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
@@ -45,6 +61,7 @@ def trees_of(
     if dated:
         every = _changing(every, rows, dated, partial(lending_tree, capacity=capacity))
         inside = _changing(inside, rows, dated, guarantee_tree)
+    inside = replace(inside, raised=(*inside.raised, *parts))
     lending = tree(lent, exceptions=every)
     guarantee = tree(guaranteed, exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)
@@ -64,7 +81,7 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
     kept: dict[str, set[str]] = {}
     for each in overrides:
         if each.keeps:
-            kept.setdefault(each.booking, set()).add(each.owner)
+            kept.setdefault(each.booking, set()).update((each.owner, others_of((each.owner, ""))[0]))
         elif each.booking:
             units = exempt.setdefault(each.booking, {})
             units[each.owner] = units.get(each.owner, 0) + each.units

@@ -20,10 +20,11 @@ from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
 from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot, Tier
-from solver.model.limits import DatedGuarantee, Limit, Override
+from solver.model.limits import DatedGuarantee, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
-from solver.quota.limits import Trees, trees_of, with_labs
+from solver.quota.limits import Trees, limits_by_class, trees_of
+from solver.quota.tier_parts import TierParts
 from solver.quota.tree import PLATFORM, OwnerPath, Tree, both_allow, profile_of, profile_of_arrays
 from solver.quota.use import Block, Kind, Table, Use, UseTable
 from solver.timeline.grid import Grid
@@ -63,18 +64,6 @@ class Guarantees(NamedTuple):
     written: tuple[Tree, ...]
 
 
-def _limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
-    """The limits of each class, with those of labs between tenants and projects."""
-    persons = sorted({row.gpu_class for row in snapshot.persons})
-    found: dict[str, list[Limit]] = {name: [] for name in persons}
-    for row in snapshot.limits:
-        found.setdefault(row.gpu_class, []).append(row)
-    for name in {lab.gpu_class: None for lab in snapshot.labs}:
-        labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
-        found[name] = with_labs(found.get(name, []), labs)
-    return found
-
-
 class Quota:
     """Use of each class by each owner, and what more is allowed."""
 
@@ -102,6 +91,7 @@ class Quota:
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_UseKind, _Route | None] = {}
         self._is_dated = bool(snapshot.guarantees)
+        self.parts = TierParts(snapshot)
         self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
         """None: no person has a limit."""
         exceptions: dict[str, list[Override]] = {}
@@ -117,17 +107,23 @@ class Quota:
                 capacity.get(name, 0),
                 snapshot.tiers,
                 self._tree_maker(name, instants.get(name, ())),
-                dated.get(name, ()),
+                dated=dated.get(name, ()),
+                parts=self.parts.raised(name),
             )
-            for name, rows in _limits_by_class(snapshot).items()
+            for name, rows in limits_by_class(snapshot).items()
             if asked is None or name in asked
         }
 
     def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:
         """What makes the trees of a class."""
         make = partial(Tree, grid=self._grid, instants=instants)
-        persons = self._persons
-        return make if persons is None else partial(make, person_limit=partial(persons.most, name))
+        if self._persons is None and not self.parts:
+            return make
+        return partial(make, person_limit=partial(self._most_of, name))
+
+    def _most_of(self, gpu_class: str, name: str) -> int | None:
+        most = self.parts.most(gpu_class, name)
+        return self._persons.most(gpu_class, name) if most is None and self._persons is not None else most
 
     @property
     def origin(self) -> int:
@@ -136,9 +132,8 @@ class Quota:
 
     def is_same(self, other: "Quota") -> bool:
         """True when the same is in use over time."""
-        mine, its = self._hours, other._hours
-        same_hours = mine is its or (mine is not None and mine.is_same(its))
-        kept, its_kept = self._headroom, other._headroom
+        hours, kept, its_kept = self._hours, self._headroom, other._headroom
+        same_hours = hours is other._hours or (hours is not None and hours.is_same(other._hours))
         same_kept = kept is None or (its_kept is not None and kept.is_same(its_kept))
         return (same_hours and same_kept) and all(
             mine.is_same(its)
@@ -307,7 +302,7 @@ class Quota:
         if not self.tier(use.tier).counts:
             return not self.has_limit(use)
         tree = self.guarantee(use.gpu_class)
-        return tree is None or tree.over(tree.path_up(use.owners), use.units, window) is None
+        return tree is None or tree.over(self._inside_path(tree, use), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nothing else is used."""
@@ -323,7 +318,7 @@ class Quota:
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, 0, lending.highest(node))
         tier = self.tier(use.tier)
-        if tier.counts and guarantee.never(guarantee.path_up(use.owners), use.units) is None:
+        if tier.counts and guarantee.never(self._inside_path(guarantee, use), use.units) is None:
             return None
         if not tier.pausable and (use.tier.endswith(WITHIN) or seconds > tier.borrow):
             return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
@@ -380,7 +375,7 @@ class Quota:
     def most_guaranteed(self, use: Use, window: Window | None = None) -> int:
         """Units that the owners are guaranteed in total: in all of [starts, ends), else at any time."""
         guarantee = self._classes[use.gpu_class].guarantee
-        path = guarantee.path_up(use.owners)
+        path = self._inside_path(guarantee, use)
         caps = [guarantee.highest(node) if window is None else guarantee.cap(node, window) for node in path]
         most = caps[-1]
         for node, cap in zip(reversed(path[:-1]), reversed(caps[:-1]), strict=True):
@@ -449,8 +444,12 @@ class Quota:
         key = use[:3]
         if key not in self._routes:
             trees = self._classes.get(use.gpu_class)
-            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use)
+            inside = self.parts.owners(use)
+            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use, inside)
         return self._routes[key]
+
+    def _inside_path(self, tree: Tree, use: Use) -> OwnerPath:
+        return tree.path_up(self.parts.owners(use))
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
         most = self.most_guaranteed(use, window)
@@ -458,12 +457,13 @@ class Quota:
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
 
-def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:
+def _route_of(trees: Trees, tier: Tier, use: Use, inside: tuple[str, ...]) -> _Route:
+    """`inside` are the owners for guarantees, which know the tier."""
     owners = use.owners
-    guarantee_path, path = trees.guarantee.path_up(owners), trees.lending.path_up(owners)
-    for tree in (trees.non_preemptible, trees.total):
-        # The paths are the same, and all trees must know the persons on them.
-        tree.path_up(owners)
+    guarantee_path, path = trees.guarantee.path_up(inside), trees.lending.path_up(owners)
+    # The paths are the same, and all trees must know the persons on them.
+    trees.non_preemptible.path_up(inside)
+    trees.total.path_up(owners)
     written: list[tuple[Tree, OwnerPath]] = []
     if tier.counts:
         written += [(trees.guarantee, guarantee_path), (trees.lending, path)]

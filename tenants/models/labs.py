@@ -150,6 +150,28 @@ class QuotaWindow(models.Model):
         return self.project_id is None and self.lab_id is None and self.user_id is None
 
 
+class TierGuarantee(models.Model):
+    """Units of a tenant's guarantee of a class that count for bookings of some tiers only.
+
+    Bookings of other tiers use what the guarantee has above that, at each instant.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    units = models.BigIntegerField()
+    tiers = models.JSONField(help_text="Slugs, in order.")
+    changed = models.DateTimeField()
+    changed_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["gpu_class", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "gpu_class"], name="tier_guarantee_once"),
+            models.CheckConstraint(condition=Q(units__gt=0), name="tier_guarantee_positive"),
+        ]
+
+
 class DatedGuarantee(models.Model):
     """Another guarantee of a tenant, lab or project between two instants, in place of that of its quota.
 

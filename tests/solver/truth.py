@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -313,9 +314,28 @@ def over_limit(snapshot: Snapshot, plan: Plan, *, always: bool = False) -> list[
         bad += _beyond(limit, use, kept, most)
         if limit.parent is None:
             bad += _beyond(limit, fixed, sure, limit.guaranteed)
+    bad += _over_parts(snapshot, fixed)
     # What does not count has to fit next to everything, and is invisible to what counts.
     spot = [row._replace(decided=row.decided and not row.counts(tiers)) for row in _usage(snapshot, plan)]
     return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
+
+
+def _over_parts(snapshot: Snapshot, fixed: list[Piece]) -> list[tuple[str, str, int]]:
+    """Where never-paused work of other tiers has more than a guarantee has above the part for some tiers."""
+    bad = []
+    for part in snapshot.tier_parts:
+        for limit in snapshot.limits:
+            if limit.parent is None and (limit.owner, limit.gpu_class) == (part.owner, part.gpu_class):
+                most = max(0, limit.guaranteed - part.units)
+                dated = [
+                    replace(each, guaranteed=max(0, each.guaranteed - part.units))
+                    for each in snapshot.guarantees
+                    if each.owner == limit.owner
+                ]
+                own = _Own(replace(snapshot, limits=(), guarantees=tuple(dated)), lent=True)
+                others = [row for row in fixed if row.tier not in part.tiers]
+                bad += _beyond(replace(limit, guaranteed=most), others, own, most)
+    return bad
 
 
 class _Own:

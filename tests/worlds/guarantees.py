@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
-from solver import DatedGuarantee, LabLimit, Limit
+from solver import DatedGuarantee, LabLimit, Limit, TierPart
 from tests.solver.builders import NOON
 from tests.worlds.draw import Drawn
 from tests.worlds.jobs import HOUR
@@ -27,6 +27,22 @@ def with_guarantees(seed: int, drawn: Drawn) -> Drawn:
             rows += [*tenants, *_inner(inner, drawn, gpu_class, tenants)]
             begins = ends + chance.choice((0, 0, HOUR))
     return replace(drawn, guarantees=tuple(rows))
+
+
+def with_tier_parts(seed: int, drawn: Drawn) -> Drawn:
+    """In one world of four some of a tenant's guarantee is for some tiers only."""
+    chance = Random(f"tier parts {seed}")  # noqa: S311  a made-up world, the same each time
+    tiers = [tier.slug for tier in drawn.tiers if tier.counts]
+    tenants = [row for row in drawn.limits if row.parent is None and row.guaranteed >= UNITS]
+    if drawn.is_plain or chance.random() < 0.62 or len(tiers) < 2 or not tenants:
+        return drawn
+    rows = []
+    for row in tenants:
+        if chance.random() < 0.7:
+            units = chance.randint(1, row.guaranteed // UNITS) * UNITS
+            of = tuple(sorted(chance.sample(tiers, chance.randint(1, len(tiers) - 1))))
+            rows.append(TierPart(row.owner, row.gpu_class, units, of))
+    return replace(drawn, tier_parts=tuple(rows))
 
 
 def _inner(

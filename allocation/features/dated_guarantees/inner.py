@@ -144,10 +144,10 @@ def may_set(actor: Actor, row: DatedGuarantee) -> bool:
 
 
 def _owner(actor: Actor, terms: InnerGuaranteeTerms) -> Owner:
-    if (terms.project is None) == (terms.lab is None):
+    if bool(terms.project) == bool(terms.lab):
         raise invalid("bad_owner", refusal_text("dated_owner"), "project")
     model = class_read(terms.gpu_class)
-    if terms.project is not None:
+    if terms.project:
         return _allowed(actor, project_to_limit(actor, terms.project), model)
     return _allowed(actor, lab_read(actor, terms.lab or "", "lab"), model)
 

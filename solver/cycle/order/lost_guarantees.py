@@ -9,7 +9,8 @@ lend: what a project does not lend, others of its tenant can't use.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from solver.cycle.order.guaranteed_use import GuaranteedUse, Whose
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.held_guarantees import Whose
 from solver.model.demand import demand_on
 from solver.model.inputs import Held, Request, Snapshot
 from solver.model.plan import Assign, Extend, Pause, Waiting

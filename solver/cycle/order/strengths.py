@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from solver.cycle.order.guaranteed_use import GuaranteedUse, Level, Whose
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.held_guarantees import Level, Whose
 from solver.model.demand import Fit
 from solver.model.inputs import PlannedStart, Request, Snapshot, Strength
 from solver.quota.limits import dates_of, guarantees_at

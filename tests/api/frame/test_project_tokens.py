@@ -201,7 +201,7 @@ def test_no_list_shows_anything_of_the_other_project(both: Site) -> None:
 @pytest.mark.parametrize("path", ABOUT_FOLDING)
 def test_nothing_is_written_in_the_other_project(both: Site, path: str) -> None:
     limited, before = _limited(both), row_counts()
-    method = "PUT" if path == "person-quotas" else "POST"
+    method = "PUT" if path in ("person-quotas", "dated-guarantees") else "POST"
     answer = limited.send(method, path, ABOUT_FOLDING[path])
     assert answer.status_code in (403, 404, 409, 422), (path, answer.content)
     assert row_counts() == before
@@ -210,7 +210,7 @@ def test_nothing_is_written_in_the_other_project(both: Site, path: str) -> None:
 @pytest.mark.parametrize("path", ABOUT_ALL)
 def test_nothing_is_written_for_all_projects(both: Site, path: str) -> None:
     limited, before = _limited(both), row_counts()
-    method = "PUT" if path == "person-quotas" else "POST"
+    method = "PUT" if path in ("person-quotas", "dated-guarantees") else "POST"
     answer = limited.send(method, path, ABOUT_ALL[path])
     assert answer.status_code == 403, (path, answer.content)
     assert row_counts() == before

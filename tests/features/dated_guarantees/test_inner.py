@@ -31,15 +31,17 @@ def soon(hours: float) -> datetime:
     return timezone.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=hours)
 
 
-def put(site: Site, gpus: int, starts: float, ends: float, who: str = "admin", **more: Any) -> HttpResponse:
+def put(
+    site: Site, gpus: int, starts: float, ends: float, who: str = "admin", **more: object
+) -> HttpResponse:
     body: dict[str, Any] = {
         "project": "folding",
         "gpu_class": "h100",
         "guaranteed_units": gpus * GPU,
-        "starts": soon(starts).isoformat(),
+        "starts": soon(starts).isoformat() if starts else None,
         "ends": soon(ends).isoformat(),
     }
-    headers = more.pop("headers", {})
+    headers = DRY if more.pop("dry", None) else {}
     answer: HttpResponse = getattr(site, who).put("dated-guarantees", body | more, **headers)
     return answer
 
@@ -78,7 +80,7 @@ def booking(site: Site) -> Booking:
 
 
 def test_an_admin_guarantees_a_project_more_for_some_time_and_everybody_in_it_sees_it(site: Site) -> None:
-    dry = put(site, 3, 24, 48, headers=DRY)
+    dry = put(site, 3, 24, 48, dry=True)
     assert (dry.status_code, dry["Preference-Applied"]) == (200, "dry-run")
     with as_system():
         assert not DatedGuarantee.objects.exists()

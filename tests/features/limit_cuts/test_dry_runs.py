@@ -34,7 +34,7 @@ def window(site: Site, gpus: int, **headers: str) -> HttpResponse:
     return site.admin.post("quota-windows", body, **headers)
 
 
-def removed(site: Site, made: str, dry: bool = False, **query: str) -> HttpResponse:
+def removed(site: Site, made: str, *, dry: bool = False, **query: str) -> HttpResponse:
     headers = DRY if dry else None
     return site.admin.send("DELETE", f"quota-windows/{made}", query=query, headers=headers)
 

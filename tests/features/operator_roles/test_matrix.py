@@ -56,7 +56,8 @@ PAGES = {
     "bookings": "bookings decisions timeline",
     "appeals": "appeals",
     "disputes": "disputes",
-    "rules": "catalogue dated-guarantees limit-cuts overrides policy quotas requirements speeds stops tiers",
+    "rules": "catalogue dated-guarantees limit-cuts overrides policy quotas requirements speeds stops"
+    " tier-guarantees tiers",
     "money": "budgets corrections prices",
     "people": "accounts announcements tenants",
     "access": "access",
@@ -75,7 +76,7 @@ ROUTES = {
     "appeals": "platform/pause-appeals",
     "disputes": "disputes",
     "rules": "gpu-classes gpu-models overrides policy quota-windows quotas requirements stops tiers"
-    " workloads platform/dated-guarantees platform/limit-cuts",
+    " workloads platform/dated-guarantees platform/limit-cuts platform/tier-guarantees",
     "money": "corrections platform-budgets platform-variances price-books",
     "people": "announcements fleet/tenants tenants",
     "access": "operator-access",
