@@ -276,7 +276,8 @@ def _quota_reason(
         return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
         longest = state.quota.tier(demand.tier).borrow
-        part = state.quota.parts.kept_from(state.use(demand))
+        parts = state.quota.parts
+        part = parts.kept_from(state.use(demand)) if parts is not None else None
         return reason(
             "guarantee_only",
             used=used,

@@ -115,7 +115,7 @@ class InPlace:
         self.weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
-        self._tier_parts = TierParts(snapshot)
+        self._tier_parts = TierParts(snapshot) if snapshot.tier_parts else None
         self._part_units = {(row.owner, row.gpu_class): row.units for row in snapshot.tier_parts}
         self._blocks: dict[tuple[str, str], list[Block]] = {}
         self._held_by: dict[str, list[tuple[str, str]]] = {}
@@ -232,9 +232,8 @@ class InPlace:
 
     def is_of_others(self, use: Use) -> bool:
         """True for work of a tier that may not use all of its tenant's guarantee."""
-        return bool(self._tier_parts) and (
-            self._tier_parts.key(use.owners[0], use.gpu_class, use.tier) is not None
-        )
+        parts = self._tier_parts
+        return parts is not None and parts.key(use.owners[0], use.gpu_class, use.tier) is not None
 
     def changed(self, before: Standing, gone: Container[str], claim: Block | None) -> Standing:
         """The standing once some have left and a claim is there."""

@@ -23,18 +23,6 @@ class Trees(NamedTuple):
     total: Tree
 
 
-def limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
-    """The limits of each class, with those of labs between tenants and projects."""
-    persons = sorted({row.gpu_class for row in snapshot.persons})
-    found: dict[str, list[Limit]] = {name: [] for name in persons}
-    for row in snapshot.limits:
-        found.setdefault(row.gpu_class, []).append(row)
-    for name in {lab.gpu_class: None for lab in snapshot.labs}:
-        labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
-        found[name] = with_labs(found.get(name, []), labs)
-    return found
-
-
 def trees_of(  # noqa: PLR0913 (parts of one class)
     rows: list[Limit],
     overrides: list[Override],
@@ -81,7 +69,8 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
     kept: dict[str, set[str]] = {}
     for each in overrides:
         if each.keeps:
-            kept.setdefault(each.booking, set()).update((each.owner, others_of((each.owner, ""))[0]))
+            mine = kept.setdefault(each.booking, set())
+            mine |= {each.owner, others_of((each.owner, ""))[0]} if each.guarantee else {each.owner}
         elif each.booking:
             units = exempt.setdefault(each.booking, {})
             units[each.owner] = units.get(each.owner, 0) + each.units
@@ -108,8 +97,6 @@ def dates_of(snapshot: Snapshot) -> list[int]:
 
 def guarantees_at(snapshot: Snapshot, instant: int) -> Snapshot:
     """The snapshot with the guarantees of an instant, also of labs."""
-    if not snapshot.guarantees:
-        return snapshot
     limits = tuple(limits_at(snapshot.limits, snapshot.guarantees, instant))
     of_labs = [
         Limit(each.owner, each.tenant, each.gpu_class, each.guaranteed, 0, 0) for each in snapshot.labs

@@ -20,13 +20,13 @@ from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
 from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot, Tier
-from solver.model.limits import DatedGuarantee, Override
+from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
-from solver.quota.limits import Trees, limits_by_class, trees_of
+from solver.quota.limits import Trees, trees_of, with_labs
 from solver.quota.tier_parts import TierParts
 from solver.quota.tree import PLATFORM, OwnerPath, Tree, both_allow, profile_of, profile_of_arrays
-from solver.quota.use import Block, Kind, Table, Use, UseTable
+from solver.quota.use import Block, Guarantees, Kind, Table, Use, UseTable
 from solver.timeline.grid import Grid
 from solver.timeline.step_function import rising
 
@@ -55,13 +55,16 @@ class _Route(NamedTuple):
         return not self.stays_within and (tier.pausable or seconds <= tier.borrow)
 
 
-class Guarantees(NamedTuple):
-    """The tree of guarantees for which a use competes, its path there and in the trees that count
-    it."""
-
-    tree: Tree
-    path: OwnerPath
-    written: tuple[Tree, ...]
+def _limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
+    """The limits of each class, with those of labs between tenants and projects."""
+    persons = sorted({row.gpu_class for row in snapshot.persons})
+    found: dict[str, list[Limit]] = {name: [] for name in persons}
+    for row in snapshot.limits:
+        found.setdefault(row.gpu_class, []).append(row)
+    for name in {lab.gpu_class: None for lab in snapshot.labs}:
+        labs = [lab for lab in snapshot.labs if lab.gpu_class == name]
+        found[name] = with_labs(found.get(name, []), labs)
+    return found
 
 
 class Quota:
@@ -91,7 +94,7 @@ class Quota:
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_UseKind, _Route | None] = {}
         self._is_dated = bool(snapshot.guarantees)
-        self.parts = TierParts(snapshot)
+        self.parts = TierParts(snapshot) if snapshot.tier_parts else None
         self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
         """None: no person has a limit."""
         exceptions: dict[str, list[Override]] = {}
@@ -108,22 +111,19 @@ class Quota:
                 snapshot.tiers,
                 self._tree_maker(name, instants.get(name, ())),
                 dated=dated.get(name, ()),
-                parts=self.parts.raised(name),
+                parts=() if self.parts is None else self.parts.raised(name),
             )
-            for name, rows in limits_by_class(snapshot).items()
+            for name, rows in _limits_by_class(snapshot).items()
             if asked is None or name in asked
         }
 
     def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:
         """What makes the trees of a class."""
         make = partial(Tree, grid=self._grid, instants=instants)
-        if self._persons is None and not self.parts:
-            return make
-        return partial(make, person_limit=partial(self._most_of, name))
-
-    def _most_of(self, gpu_class: str, name: str) -> int | None:
-        most = self.parts.most(gpu_class, name)
-        return self._persons.most(gpu_class, name) if most is None and self._persons is not None else most
+        if self.parts is not None:
+            return partial(make, person_limit=partial(self.parts.limit_of, self._persons, name))
+        persons = self._persons
+        return make if persons is None else partial(make, person_limit=partial(persons.most, name))
 
     @property
     def origin(self) -> int:
@@ -302,7 +302,7 @@ class Quota:
         if not self.tier(use.tier).counts:
             return not self.has_limit(use)
         tree = self.guarantee(use.gpu_class)
-        return tree is None or tree.over(self._inside_path(tree, use), use.units, window) is None
+        return tree is None or tree.over(tree.path_up(self._inside_owners(use)), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nothing else is used."""
@@ -318,7 +318,7 @@ class Quota:
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, 0, lending.highest(node))
         tier = self.tier(use.tier)
-        if tier.counts and guarantee.never(self._inside_path(guarantee, use), use.units) is None:
+        if tier.counts and guarantee.never(guarantee.path_up(self._inside_owners(use)), use.units) is None:
             return None
         if not tier.pausable and (use.tier.endswith(WITHIN) or seconds > tier.borrow):
             return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
@@ -375,7 +375,7 @@ class Quota:
     def most_guaranteed(self, use: Use, window: Window | None = None) -> int:
         """Units that the owners are guaranteed in total: in all of [starts, ends), else at any time."""
         guarantee = self._classes[use.gpu_class].guarantee
-        path = self._inside_path(guarantee, use)
+        path = guarantee.path_up(self._inside_owners(use))
         caps = [guarantee.highest(node) if window is None else guarantee.cap(node, window) for node in path]
         most = caps[-1]
         for node, cap in zip(reversed(path[:-1]), reversed(caps[:-1]), strict=True):
@@ -444,12 +444,12 @@ class Quota:
         key = use[:3]
         if key not in self._routes:
             trees = self._classes.get(use.gpu_class)
-            inside = self.parts.owners(use)
+            inside = self._inside_owners(use)
             self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use, inside)
         return self._routes[key]
 
-    def _inside_path(self, tree: Tree, use: Use) -> OwnerPath:
-        return tree.path_up(self.parts.owners(use))
+    def _inside_owners(self, use: Use) -> tuple[str, ...]:
+        return use.owners if self.parts is None else self.parts.owners(use)
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
         most = self.most_guaranteed(use, window)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from solver.model.inner_limits import FOREVER
+from solver.model.inner_limits import FOREVER, PersonLimits
 from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot
 from solver.model.limits import DatedGuarantee, Limit, TierPart
 from solver.quota.use import Use
@@ -31,12 +31,9 @@ class TierParts:
             others_of(key): max(0, limit.guaranteed - part.units) for key, (part, limit) in self._rows.items()
         }
 
-    def __bool__(self) -> bool:
-        return bool(self._rows)
-
     def key(self, tenant: str, gpu_class: str, tier: str) -> Key | None:
         """Whose use work of a tier also is; None: it may use all of the tenant's guarantee."""
-        row = self._rows.get((tenant, gpu_class)) if self._rows else None
+        row = self._rows.get((tenant, gpu_class))
         return None if row is None or tier_of(tier) in row[0].tiers else others_of((tenant, gpu_class))
 
     def owners(self, use: Use) -> tuple[str, ...]:
@@ -50,9 +47,10 @@ class TierParts:
             return None
         return self._rows[use.owners[0], use.gpu_class][0]
 
-    def most(self, gpu_class: str, name: str) -> int | None:
-        """What the other tiers of a tenant usually may use, by their name; None: it is another name."""
-        return self._usual.get((name, gpu_class))
+    def limit_of(self, persons: PersonLimits | None, gpu_class: str, name: str) -> int | None:
+        """What the other tiers usually may use, or the limit of a person, by its name; None: no limit."""
+        most = self._usual.get((name, gpu_class))
+        return persons.most(gpu_class, name) if most is None and persons is not None else most
 
     def pairs(self) -> dict[Key, Key]:
         """The keys of what the other tiers use, by those of tenants with such a part."""

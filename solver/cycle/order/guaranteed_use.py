@@ -54,8 +54,8 @@ class GuaranteedUse:
         self._changes = _changes_of(snapshot)
         for key, changes in self._changes.items():
             self._guaranteed[key] = max(units for _, units in changes)
-        self._parts = TierParts(snapshot)
-        for key, others in self._parts.pairs().items():
+        self._parts = TierParts(snapshot) if snapshot.tier_parts else None
+        for key, others in self._parts.pairs().items() if self._parts is not None else ():
             if key in self._guaranteed:
                 self._changes[others] = tuple(self._parts.changes(key))
                 self._guaranteed[others] = max(units for _, units in self._changes[others])
@@ -100,7 +100,7 @@ class GuaranteedUse:
         key = (tenant, gpu_class)
         if not self._guaranteed.get(key):
             return ()
-        others = self._parts.key(tenant, gpu_class, tier)
+        others = None if self._parts is None else self._parts.key(tenant, gpu_class, tier)
         return (key,) if others is None else (key, others)
 
     def left(self, tenant: str, gpu_class: str, tier: str, window: Window) -> int:
@@ -269,7 +269,7 @@ class GuaranteedUse:
 
     def _count_together(self, key: Whose, group: Mapping[str, Fit]) -> bool:
         """Count all of them if they are inside together; nothing of the tenant is counted yet."""
-        if key in self._parts.pairs():
+        if self._parts is not None and key in self._parts.pairs():
             return False
         parts = {
             booking: Part(self.level(f.demand.tier), self._units(f.demand), (f.window,))

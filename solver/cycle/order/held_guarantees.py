@@ -74,7 +74,7 @@ class HeldGuarantees:
         rows: HeldWork | Iterable[Held],
         guarantees: tuple[Mapping[Whose, int], Mapping[Whose, "Changes"]],
         level_of: Callable[[str], Level | None],
-        parts: TierParts,
+        parts: TierParts | None,
         soon: int = 0,
     ) -> None:
         """`guarantees` are the highest of each tenant, and of its other tiers where it has `parts`, and
@@ -83,7 +83,8 @@ class HeldGuarantees:
         guaranteed, self._changes = guarantees
         self._state, self._guaranteed, self._level_of = state, guaranteed, level_of
         self._soon, self._parts = soon, parts
-        self._tenants = {others: key for key, others in parts.pairs().items()}
+        self._pairs = parts.pairs() if parts is not None else {}
+        self._tenants = {others: key for key, others in self._pairs.items()}
         self._work = rows if isinstance(rows, HeldWork) else None
         self._rows = {} if isinstance(rows, HeldWork) else _by_whose(state, rows, guaranteed)
         self._inside: dict[Whose, LevelTable] = {}
@@ -92,19 +93,19 @@ class HeldGuarantees:
         """What of a tenant's work on a class is inside its guarantee, or of that of its other tiers."""
         if key not in self._inside:
             tenant = self._tenants.get(key, key)
-            if tenant in self._parts.pairs():
-                self._inside |= self._inside_with_parts(tenant)
+            if self._parts is not None and tenant in self._pairs:
+                self._inside |= self._inside_with_parts(tenant, self._parts)
             else:
                 self._inside[key] = self._inside_of(key)
         return self._inside[key]
 
-    def _inside_with_parts(self, key: Whose) -> dict[Whose, LevelTable]:
+    def _inside_with_parts(self, key: Whose, every: TierParts) -> dict[Whose, LevelTable]:
         """The same where other tiers may not use all of a guarantee: what these have inside fits both."""
-        keys = (key, self._parts.pairs()[key])
+        keys = (key, self._pairs[key])
         parts = {each: self._withheld(each) for each in keys}
         uses = {each: _sum(self._state, *LevelTable.of(rows)[2:]) for each, rows in parts.items()}
         for row in self._ordered(key):
-            mine = keys[:1] if self._parts.key(*key, row.tier) is None else keys
+            mine = keys[:1] if every.key(*key, row.tier) is None else keys
             windows: tuple[Window, ...] = (row.window,)
             for each in mine:
                 most = self._guaranteed[each] - row.units

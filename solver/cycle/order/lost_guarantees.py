@@ -64,7 +64,7 @@ def lost_guarantees(
 def _walled(snapshot: Snapshot) -> set[Whose]:
     """Tenants and classes of which a project or a lab does not lend all of its guarantee at some time."""
     found = _walled_at(snapshot)
-    for instant in dates_of(snapshot):
+    for instant in dates_of(snapshot) if snapshot.guarantees else ():
         found |= _walled_at(guarantees_at(snapshot, instant))
     return found
 

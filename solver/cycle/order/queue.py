@@ -107,7 +107,8 @@ class BookingQueue:
         self._in_use: dict[tuple[str, str], int] = {}
         self._uses: dict[str, int] = {}
         self._limits: dict[str, list[Limit]] = {}
-        for row in guarantees_at(snapshot, state.now).limits:
+        now = guarantees_at(snapshot, state.now) if snapshot.guarantees else snapshot
+        for row in now.limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
         self._count_held(state.held_uses)
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}

@@ -105,8 +105,8 @@ class Unlent:
     """The units that each tenant keeps for some of its projects, next to what these hold."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot, use: GuaranteedUse) -> None:
-        self._dates = dates_of(snapshot)
-        self._walls = [_walls_of(guarantees_at(snapshot, at)) for at in (0, *self._dates)]
+        self._dates = dates_of(snapshot) if snapshot.guarantees else []
+        self._walls = [_walls_of(snapshot), *(_walls_of(guarantees_at(snapshot, at)) for at in self._dates)]
         """Of the usual guarantees, then from each date on."""
         self._whose = {whose for walls in self._walls for whose in walls}
         self._held: dict[Whose, list[tuple[str, Level, int, int, int]]] = {}

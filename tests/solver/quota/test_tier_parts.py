@@ -114,7 +114,8 @@ def test_without_a_part_a_snapshot_has_the_bytes_of_before_and_with_one_it_is_ke
     site = a_site(a_claim(2, "standard"))
     assert b"tier_parts" not in encode(replace(site, tier_parts=()))
     assert decode(Snapshot, encode(site)).tier_parts == (TWO_FOR_PREMIUM,)
-    elsewhere = (replace(TWO_FOR_PREMIUM, owner="nobody"), replace(TWO_FOR_PREMIUM, gpu_class="a100"))
+    for_cheap = replace(TWO_FOR_PREMIUM, gpu_class="a100", units=UNITS, tiers=("cheap",))
+    elsewhere = (replace(TWO_FOR_PREMIUM, owner="nobody"), for_cheap)
     assert solve(replace(site, tier_parts=elsewhere), POLICY) == solve(replace(site, tier_parts=()), POLICY)
 
 

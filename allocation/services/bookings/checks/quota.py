@@ -93,7 +93,7 @@ def _within_quota(asked: QuotaRequest, quota: Quota, guaranteed: Mapping[str, in
         problem = _closed(gpu_class) if gpu_class not in guaranteed else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
-            part = quota.parts.kept_from(use)
+            part = quota.parts.kept_from(use) if quota.parts is not None else None
             problem = _quota_refusal(asked, use, block, (guaranteed.get(gpu_class, 0), part))
         if problem is None:
             fits[gpu_class] = needed
