@@ -286,7 +286,7 @@ def _quota_reason(
             gpu_class=name,
             borrow_seconds=longest or None,
             part=part.units if part else None,
-            tiers=part.tiers if part else None,
+            tiers=", ".join(part.tiers) if part else None,
         )
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))

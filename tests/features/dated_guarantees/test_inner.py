@@ -263,7 +263,7 @@ def test_an_admin_sets_and_ends_one_on_the_page_and_is_asked(site: Site, booking
     asked = flat(client.post(at, form).content.decode())
     assert "Lower the guarantee of Folding?" in asked
     assert booking.label in asked
-    done = client.post(at, form | {"confirmed": "yes", "bookings": "keep"}, follow=True)
+    done = client.post(at, form | {"sure": "1", "bookings": "keep"}, follow=True)
     assert "Folding: 0 H100 80 GB guaranteed between the two dates." in flat(done.content.decode())
     assert ("keep", True, True) in cuts()
     viewer = flat(client_of(site, "viewer").get(at).content.decode())

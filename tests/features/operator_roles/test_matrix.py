@@ -72,7 +72,7 @@ ROUTES = {
     "nodes": "fleet/nodes fleet/gpus maintenance",
     "fleet": "capacity clusters compaction fleet/enrolments platform-machines platform-mix"
     " platform-tier-energy platform-zones turn-rounds",
-    "bookings": "decisions fleet/bookings",
+    "bookings": "decisions fleet/bookings platform/decisions",
     "appeals": "platform/pause-appeals",
     "disputes": "disputes",
     "rules": "gpu-classes gpu-models overrides policy quota-windows quotas requirements stops tiers"
