@@ -1,4 +1,4 @@
-"""REST of decisions for operators: all of them, by what they did, for whom, and when."""
+"""REST of decisions for operators: all of them, by what they did, organisation, and time."""
 
 from typing import Any
 

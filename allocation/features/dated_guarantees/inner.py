@@ -129,8 +129,8 @@ def inner_guarantee_end(
         if row.ended is not None or row.ends <= now:
             return row
         owner.check(owner.quota.guaranteed_units, (max(now, row.starts), row.ends), now)
-        told = answered(cut, terms.bookings if terms is not None else None)
-        row_ended(row, owner.quota, actor.user_id, told, now)
+        given = answered(cut, terms.bookings if terms is not None else None)
+        row_ended(row, owner.quota, actor.user_id, given, now)
     return row
 
 

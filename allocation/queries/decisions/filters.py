@@ -1,4 +1,4 @@
-"""Decisions by what they did, for whom, and when: for operators."""
+"""Decisions by what they did, organisation, and time: for operators."""
 
 from dataclasses import dataclass
 from datetime import datetime

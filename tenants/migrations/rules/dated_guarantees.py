@@ -58,7 +58,7 @@ ALTER TABLE tenants_datedguarantee ADD CONSTRAINT dated_guarantee_once_at_a_time
   EXCLUDE USING gist (tenant_id WITH =, coalesce(project_id, lab_id, tenant_id) WITH =,
                       gpu_class_id WITH =, tstzrange(starts, ends) WITH &&)
   WHERE (ended IS NULL);
-GRANT INSERT ON tenants_datedguarantee TO portal_web;
+GRANT INSERT ON tenants_datedguarantee TO portal_web, portal_system;
 GRANT UPDATE (ended, ended_by_id) ON tenants_datedguarantee TO portal_web;
 CREATE POLICY inner_guarantees_added ON tenants_datedguarantee AS RESTRICTIVE FOR INSERT TO portal_web
   WITH CHECK (project_id IS NOT NULL OR lab_id IS NOT NULL);

@@ -6,12 +6,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import BookingEvent, Decision
+from allocation.models import BookingEvent
 from allocation.rules.states import State
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking
 from tests.builders_pauses import a_decision
-from tests.roles import as_owner, as_system
+from tests.roles import as_system
 from tests.web.flat import flat
 
 DAY = timedelta(days=1)
@@ -19,9 +19,7 @@ DAY = timedelta(days=1)
 
 def made(site: Site, days: int, counts: dict[str, int], of: str = "") -> int:
     """A decision so many days ago that changed a booking of an organisation."""
-    decision = a_decision(timezone.now() - days * DAY)
-    with as_owner():
-        Decision.objects.filter(id=decision.id).update(counts=counts)
+    decision = a_decision(timezone.now() - days * DAY, counts)
     if of:
         project = site.project if of == "helix" else site.other_project
         booking = a_booking(project, site.people["researcher"].id, state=State.QUEUED)

@@ -1,4 +1,4 @@
-"""A part of a guarantee for some tiers: what the other tiers may use, and who has whom paused."""
+"""A part of a guarantee for some tiers: what the other tiers may use, and what is paused for which claim."""
 
 from dataclasses import replace
 from random import Random
