@@ -54,10 +54,10 @@ class GuaranteedUse:
         self._changes = _changes_of(snapshot)
         for key, changes in self._changes.items():
             self._guaranteed[key] = max(units for _, units in changes)
-        self._parts = TierParts(snapshot) if snapshot.tier_parts else None
-        for key, others in self._parts.pairs().items() if self._parts is not None else ():
-            if key in self._guaranteed:
-                self._changes[others] = tuple(self._parts.changes(key))
+        self._parts = parts = TierParts(snapshot) if snapshot.tier_parts else None
+        for key, others in parts.pairs().items() if parts is not None else ():
+            if parts is not None and key in self._guaranteed:
+                self._changes[others] = tuple(parts.changes(key))
                 self._guaranteed[others] = max(units for _, units in self._changes[others])
         self._levels: dict[str, Level] = {}
         changes_of_mode = max((model.switch_seconds for model in snapshot.models), default=0)

@@ -159,7 +159,7 @@ def test_a_lead_sets_that_of_a_project_within_the_lab_and_an_admin_that_of_the_l
 ) -> None:
     assert put(site, 3, 24, 48, who="lead").status_code == 200
     assert said(put(site, 4, 60, 72, who="lead"))["code"] == "guarantees_exceeded"
-    of_lab = {"project": None, "lab": "physics"}
+    of_lab: dict[str, Any] = {"project": None, "lab": "physics"}
     assert put(site, 4, 60, 72, who="lead", **of_lab).status_code == 403
     assert put(site, 4, 60, 72, **of_lab).status_code == 200
     assert put(site, 4, 60, 72, who="lead").status_code == 200

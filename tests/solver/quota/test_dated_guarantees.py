@@ -184,14 +184,14 @@ def test_between_two_dates_quota_is_that_of_the_guarantees_of_then(seed: int) ->
             dated(chance.randint(1, 5), starts * HOUR, ends * HOUR, tenant)
             for tenant in chance.sample(("a", "b", "c"), chance.randint(0, 3))
         ]
-        sure = {
+        promised = {
             row.owner: row.guaranteed // UNITS
             for row in _static(
                 replace(a_snapshot(limits=tuple(rows)), guarantees=tuple(guarantees)), NOON + starts * HOUR
             ).limits
         }
         guarantees += [
-            dated(chance.randint(0, sure[tenant]), starts * HOUR, ends * HOUR, f"{tenant}-p")
+            dated(chance.randint(0, promised[tenant]), starts * HOUR, ends * HOUR, f"{tenant}-p")
             for tenant in chance.sample(("a", "b", "c"), chance.randint(0, 3))
         ]
     site = replace(a_snapshot(limits=tuple(rows)), tiers=TIERS, guarantees=tuple(guarantees))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def a_site(
     return replace(site, tiers=TIERS, tier_parts=parts)
 
 
-def a_claim(count: int, tier: str, **more: object) -> Request:
+def a_claim(count: int, tier: str, **more: Any) -> Request:  # noqa: ANN401 (fields of a request)
     """A request of the organisation for two hours."""
     return replace(a_request(ask=an_ask(count), hours=2, tier=tier), **more)
 
