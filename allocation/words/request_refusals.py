@@ -21,7 +21,10 @@ def _guarantee_only(facts: Facts) -> str:
             "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
             "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."
         )
-    return text % facts
+    if "part" not in facts:
+        return text % facts
+    more = _("%(part_gpus)s more are guaranteed to other tiers only: %(tiers)s.")
+    return f"{text} {more}" % facts
 
 
 def _host_too_small(facts: Facts) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
-from solver.model.limits import Cap, DatedGuarantee, Limit, Override, Used
+from solver.model.limits import Cap, DatedGuarantee, Limit, Override, TierPart, Used
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 from solver.model.sites.energy import Energy
 from solver.model.sites.nodes import Cache, Host
@@ -412,7 +412,8 @@ class Snapshot:
     approval: they get soft places only. `entries` get offers of what all others leave. `idle`
     bookings end or pause if somebody starts earlier by it. Planned starts in `quiet` classes are
     kept without a search for earlier ones. In `peaks` the policy's headroom is kept free. `caches` have
-    the data that requests name. `guarantees` are those of tenants between two instants.
+    the data that requests name. `guarantees` are those between two instants, `tier_parts` those for
+    some tiers.
     """
 
     now: int
@@ -444,3 +445,4 @@ class Snapshot:
     energy: tuple[Energy, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     caches: tuple[Cache, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     guarantees: tuple[DatedGuarantee, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    tier_parts: tuple[TierPart, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

@@ -29,7 +29,7 @@ from tests.solver.builders import MODELS, NOON
 from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions
 from tests.worlds.draw import Drawn, Event, world_draw
-from tests.worlds.guarantees import dates_of, with_guarantees
+from tests.worlds.guarantees import dates_of, with_guarantees, with_tier_parts
 from tests.worlds.jobs import DAY, Job
 from tests.worlds.operations import with_operations
 from tests.worlds.operators import Operators
@@ -114,7 +114,8 @@ class World:
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
         drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        return cls.of_drawn(with_guarantees(seed, with_zones(seed, with_operations(seed, drawn))))
+        drawn = with_guarantees(seed, with_zones(seed, with_operations(seed, drawn)))
+        return cls.of_drawn(with_tier_parts(seed, drawn))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -163,6 +164,7 @@ class World:
             hosts=drawn.hosts,
             energy=drawn.energy,
             guarantees=tuple(each for each in drawn.guarantees if each.ends > self.now),
+            tier_parts=drawn.tier_parts,
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
             notices=tuple(self._notices()),

@@ -234,6 +234,7 @@ class Oracle:
             (tier.priority, not tier.pausable),
             self.world.runs[name].granted,
             self._counts(self.world.runs[name].job),
+            tier.slug,
         )
 
     def _counts(self, job: Job) -> bool:
@@ -253,7 +254,7 @@ class Oracle:
         With `last`, that booking comes after its equals: where it is inside even so, it is inside
         whatever the order of the decisions of one cycle was.
         """
-        return inside_of(blocks, self._limits_at(instant), last)
+        return inside_of(blocks, self._limits_at(instant), last, self.world.drawn.tier_parts)
 
     def _limits_at(self, instant: int | None) -> tuple[Limit, ...]:
         world = self.world
@@ -264,7 +265,7 @@ class Oracle:
     ) -> tuple[object, ...]:
         """What every pause must raise (section 5 of the claims page)."""
         levels = [(t.priority, not t.pausable) for t in self.tiers.values()]
-        return potential_of(blocks, self._limits_at(instant), levels, gpu_class)
+        return potential_of(blocks, self._limits_at(instant), levels, gpu_class, self.world.drawn.tier_parts)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A
