@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
+from agent.doctor.cores import core_checks
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
 from agent.doctor.host import HostOptions, host_checks
 from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
-from agent.engine_options import device_list_option, kubernetes_options, models_option
+from agent.engine_options import cores_options, device_list_option, kubernetes_options, models_option
 from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
@@ -74,6 +75,8 @@ def _checks(
         api = KubernetesApi(access_find(*named, environment))
         nodes = [name for name in options.nodes.split(",") if name]
         return [*pod_checks(asked), *kubernetes_checks(api, nodes, options.gpu_models)]
+    if options.host_cores:
+        return [*host_checks(asked), *core_checks(options.host_cores, options.host_memory)]
     return [*host_checks(asked), *(list_checks(options.device_list) if options.device_list else of_driver())]
 
 
@@ -176,6 +179,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         help="check what Slurm or Kubernetes needs for the portal, not this node's GPUs",
     )
     device_list_option(parser, environment)
+    cores_options(parser, environment)
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     models_option(parser, environment)

@@ -11,8 +11,8 @@ from typing import Any
 
 import wire
 from agent.host.network import Network
-from agent.ports.handover import booking_full_name, exports, host_environment
-from agent.ports.host_cores import CoreTopology, cores_text
+from agent.ports.handover import NO_GPU, booking_full_name, exports, host_environment
+from agent.ports.host_cores import CoreTopology, core_of_device, cores_text
 
 SAVED, PROGRESS, NOTICE = "saved", "progress", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
@@ -114,6 +114,11 @@ class ActiveBooking:
         return self.sliced or bool(self.shares)
 
     @property
+    def is_without_gpu(self) -> bool:
+        """Whether its devices are cores of the host."""
+        return any(core_of_device(device) is not None for device in self.devices)
+
+    @property
     def port(self) -> int:
         """Where its processes meet: the same on every node, below the ports that kernels lend."""
         return meeting_port(self.name)
@@ -130,7 +135,9 @@ class ActiveBooking:
 
     @property
     def world_size(self) -> int:
-        """Its devices on all nodes."""
+        """Its devices on all nodes; without a GPU one process on each node."""
+        if self.is_without_gpu:
+            return len(self.members)
         return sum(member.devices for member in self.members)
 
 
@@ -300,6 +307,8 @@ def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool 
     if contained and part.inside:
         indexes = (0,) if one else part.inside
     count = str(len(devices))
+    if part.is_without_gpu:
+        return {**NO_GPU, "NPROC_PER_NODE": "1", "PET_NPROC_PER_NODE": "1"}
     if part.files:
         paths = ",".join(path for each in part.files[chosen] for path in each)
         return {"GPU_BOOKING_DEVICE_FILES": paths, "NPROC_PER_NODE": count, **_numa_variables(part, chosen)}

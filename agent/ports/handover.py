@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from agent.ports.host_cores import CoreTopology, cores_text
+from agent.ports.host_cores import CoreTopology, core_of_device, cores_text
 from agent.ports.readable import FILE, folder_readable
 from wire import DesiredAllocation
 
@@ -189,12 +189,21 @@ def write_atomic(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+"""Variables with which a program, also in a container, finds no GPU."""
+
+
+def gpus_visible(devices: str) -> dict[str, str]:
+    """Variables that name the devices which a program may use."""
+    return {"CUDA_VISIBLE_DEVICES": devices, "NVIDIA_VISIBLE_DEVICES": devices}
+
+
 def _environment(allocation: DesiredAllocation, device: str) -> dict[str, str]:
     ends = datetime.fromtimestamp(allocation.ends, UTC).isoformat()
+    visible = NO_GPU if core_of_device(device) is not None else gpus_visible(device)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": device,
-        "NVIDIA_VISIBLE_DEVICES": device,
+        **visible,
         "GPU_BOOKING": allocation.booking,
         "GPU_BOOKING_TENANT": allocation.tenant,
         "GPU_ALLOCATION": allocation.id,

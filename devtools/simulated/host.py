@@ -21,9 +21,12 @@ _USES: dict[LoadKind, tuple[float, int, int, int]] = {
 }
 
 
-def host_simulated(name: str, gpus: int) -> Host:
-    """Returns a host with room for that many GPUs."""
+def host_simulated(name: str, gpus: int, *, core_mb: int = 0) -> Host:
+    """Returns a host with room for that many GPUs; with `core_mb`, for that many cores with so much memory
+    each."""
     boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    if core_mb:
+        return Host(name, boot, gpus, gpus * core_mb, numa=lambda _: None)
     cores, memory = gpus * _CORES_PER_GPU, gpus * _MEMORY_MB_PER_GPU
     return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus)
 

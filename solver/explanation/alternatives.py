@@ -56,9 +56,11 @@ def variants(
 
 
 def _others(state: CycleState, demands: tuple[Demand, ...]) -> list[str]:
-    """The classes that everybody may ask for and these do not."""
-    others = set(state.pools) - {demand.gpu_class for demand in demands}
-    return sorted(name for name in others if _PRIVATE not in name)
+    """The classes of the same kind that everybody may ask for and these do not."""
+    asked = {demand.gpu_class for demand in demands}
+    of_hosts = any(state.pools[name].of_hosts for name in asked if name in state.pools)
+    others = (name for name in state.pools if name not in asked and _PRIVATE not in name)
+    return sorted(name for name in others if state.pools[name].of_hosts == of_hosts)
 
 
 def fewer(demand: Demand) -> Demand:
