@@ -36,7 +36,13 @@ from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
 from agent.ports.group_use import GroupUse
 from agent.ports.handover import HandoverObserver
-from agent.ports.host_cores import CoreDevices, CoreTopology, core_topology_read, cores_parse
+from agent.ports.host_cores import (
+    CoreDevices,
+    CoreTopology,
+    core_device,
+    core_topology_read,
+    cores_parse,
+)
 from agent.ports.notebook_programs import NotebookStarter
 from agent.ports.programs import HostPrograms, Programs
 from agent.ports.suspender import Suspender, cuda_checkpoint_find
@@ -139,8 +145,7 @@ def _cores(options: argparse.Namespace, directory: AccountDirectory) -> NodeHard
         host_read(options.name), cores=len(cores), memory_mb=options.host_memory, numa=lambda _: None
     )
     port = HostCores(
-        options.name,
-        cores,
+        {core_device(options.name, core): core for core in sorted(cores)},
         options.host_memory,
         programs=programs,
         bookings=options.state.absolute() / "bookings",
@@ -153,6 +158,7 @@ def _cores(options: argparse.Namespace, directory: AccountDirectory) -> NodeHard
         ListedNodes(()),
         programs,
         suspender=None,
+        owners=(port,),
         topology=lambda _: CoreDevices({0: cores}),
     )
     limited = _limited(machine, options)

@@ -7,14 +7,15 @@ kept to it. No driver is asked, so nothing is measured by core; what a booking u
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from agent.ports.gpu import GpuError, Place, Reading, Truth
-from agent.ports.host_cores import core_device, core_of_device
+from agent.ports.handover import booking_full_name
+from agent.ports.host_cores import core_of_device
 from agent.ports.programs import Programs
-from wire import HOST_CORE, InventoryGpu, Mode
+from wire import HOST_CORE, DesiredAllocation, InventoryGpu, Mode
 
 DRIVER = "host cores"
 # One look serves all cores of a turn.
@@ -29,35 +30,50 @@ class CoreGroups(Protocol):
 
 
 class HostCores:
-    """See gpu.GpuPort. `bookings` is the folder with what is handed over, `signal_process(pid, force=)` ends
-    a process of this node."""
+    """See gpu.GpuPort, and handover.HandoverObserver, by which it knows whose each core is. `bookings` is the
+    folder with what an earlier process handed over, `signal_process(pid, force=)` ends a process of this
+    node."""
 
     def __init__(
         self,
-        node: str,
-        cores: Sequence[int],
+        devices: Mapping[str, int],
         memory_mb: int,
         *,
         programs: Programs,
         bookings: Path,
         signal_process: Callable[..., None],
-        steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`memory_mb` is that of all cores together, in MiB."""
-        self._devices = {core_device(node, core): core for core in sorted(cores)}
+        """`devices` are cores by what stands for their UUID. `memory_mb` is that of all together, in MiB."""
+        self._devices = dict(devices)
         self._memory_mb = memory_mb // len(self._devices)
         self._programs = programs
-        self._bookings = bookings
         self._signal_process = signal_process
         self._groups: CoreGroups | None = None
-        self._steady = steady
         self._seen: Mapping[int, frozenset[int]] = {}
-        self._seen_at = -FRESH_S
+        self._seen_until = 0.0
+        self._given = _handed(bookings)
+        self._last = {core: booking for booking, core in self._given.values()}
+        """The booking that had each core last, by its full name."""
+        self.fresh_s = FRESH_S
 
     def kept_by(self, groups: CoreGroups | None) -> "HostCores":
         """Returns the same, with what keeps bookings to their cores."""
         self._groups = groups
         return self
+
+    def given(self, allocation: DesiredAllocation, device: str) -> None:
+        """Notes whose a core is from now on. What a booking had in an earlier run was proven empty."""
+        core = core_of_device(device)
+        if core is None:
+            return
+        booking = booking_full_name(allocation)
+        if all(other != booking for other, _ in self._given.values()):
+            self._last = {each: other for each, other in self._last.items() if other != booking}
+        self._given[allocation.id], self._last[core] = (booking, core), booking
+
+    def taken(self, allocation: str) -> None:
+        """Notes that it was taken back; its programs may still be there."""
+        self._given.pop(allocation, None)
 
     def close(self) -> None:
         """Does nothing: there is no driver."""
@@ -117,7 +133,7 @@ class HostCores:
         for pid in self.pids(gpu, instance):
             if only is None or pid in only:
                 self._signal_process(pid, force=force)
-        self._seen_at = -FRESH_S
+        self._seen_until = 0.0
 
     def readings(self, gpu: str) -> tuple[Reading, ...]:
         """Returns how many programs there are: nothing else is known of one core."""
@@ -135,29 +151,30 @@ class HostCores:
         )
 
     def _look(self) -> Mapping[int, frozenset[int]]:
-        now = self._steady()
-        if now - self._seen_at >= FRESH_S:
-            self._seen, self._seen_at = self._programs_by_core(), now
+        if time.monotonic() >= self._seen_until:
+            self._seen = self._programs_by_core()
+            self._seen_until = time.monotonic() + self.fresh_s
         return self._seen
 
     def _programs_by_core(self) -> Mapping[int, frozenset[int]]:
         found: dict[int, set[int]] = defaultdict(set)
-        for booking, cores in self._handed().items():
-            for pid in self._programs.named({booking}):
-                for core in cores:
-                    found[core].add(pid)
-        for core, pids in (self._groups.on_cores() if self._groups else {}).items():
-            found[core] |= set(pids)
+        pids = {booking: self._programs.named({booking}) for booking in set(self._last.values())}
+        for core, booking in self._last.items():
+            found[core] |= set(pids[booking])
+        for core, kept in (self._groups.on_cores() if self._groups else {}).items():
+            found[core] |= set(kept)
         return {core: frozenset(pids) for core, pids in found.items()}
 
-    def _handed(self) -> dict[str, set[int]]:
-        """Returns the cores of each booking that has some here, by its full name."""
-        found: dict[str, set[int]] = defaultdict(set)
-        for file in self._bookings.glob("*/*/booking.json"):
-            try:
-                core = core_of_device(str(json.loads(file.read_bytes())["device"]))
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-            if core is not None:
-                found[file.parent.parent.name].add(core)
-        return found
+
+def _handed(bookings: Path) -> dict[str, tuple[str, int]]:
+    """Returns the booking, by its full name, and the core of each allocation that has one in this folder."""
+    found: dict[str, tuple[str, int]] = {}
+    for file in sorted(bookings.glob("*/*/booking.json")):
+        try:
+            core = core_of_device(str(json.loads(file.read_bytes())["device"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            # The hand-over removes what is damaged.
+            continue
+        if core is not None:
+            found[file.parent.name] = file.parent.parent.name, core
+    return found

@@ -115,7 +115,7 @@ class Hardware:
         self.gpus = [
             Gpu(
                 index=i,
-                uuid=_device(node, i, models[i]),
+                uuid=_device(node, i, slug),
                 model=known[slug.removesuffix(MIG_SUFFIX)],
                 mig=slug.endswith(MIG_SUFFIX),
                 pending_mig=slug.endswith(MIG_SUFFIX),

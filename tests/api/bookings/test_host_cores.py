@@ -1,6 +1,5 @@
 """Work without a GPU: cores of hosts are booked, priced, limited and run as GPUs are."""
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 

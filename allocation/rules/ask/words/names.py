@@ -86,8 +86,9 @@ def names_of(catalogue: Catalogue) -> Names:
 
 
 def _words_of(catalogue: Catalogue) -> Iterator[str]:
-    """Yields the words of all names, in lower case."""
-    names = [name for entry in catalogue.every_class for name in (entry.slug, entry.label, *entry.aliases)]
+    """Yields the words of all names but those of host cores, in lower case: `cores` are called that in
+    every language."""
+    names = [name for entry in catalogue.classes for name in (entry.slug, entry.label, *entry.aliases)]
     names += [name for each in catalogue.tiers for name in (each.slug, each.name)]
     names += [name for pair in (*catalogue.projects, *catalogue.zones) for name in pair]
     for name in names:
