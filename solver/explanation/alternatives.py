@@ -35,7 +35,8 @@ def variants(
     """
     lengths = lengths or {}
     for demand in demands:
-        yield from _apart(demand)
+        if not _is_of_hosts(state, demand):
+            yield from _apart(demand)
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
@@ -58,9 +59,14 @@ def variants(
 def _others(state: CycleState, demands: tuple[Demand, ...]) -> list[str]:
     """The classes of the same kind that everybody may ask for and these do not."""
     asked = {demand.gpu_class for demand in demands}
-    of_hosts = any(state.pools[name].of_hosts for name in asked if name in state.pools)
+    of_hosts = any(_is_of_hosts(state, demand) for demand in demands)
     others = (name for name in state.pools if name not in asked and _PRIVATE not in name)
     return sorted(name for name in others if state.pools[name].of_hosts == of_hosts)
+
+
+def _is_of_hosts(state: CycleState, demand: Demand) -> bool:
+    """Whether it is for cores of hosts, which are all of one host."""
+    return demand.gpu_class in state.pools and state.pools[demand.gpu_class].of_hosts
 
 
 def fewer(demand: Demand) -> Demand:

@@ -43,15 +43,14 @@ def host_settle(ask: AskDocument) -> AskDocument:
         others = [name for name in ask.all_classes if name not in hosts]
         each = [{"gpu_class": name, "groups": []} for name in (*hosts, *others)] if ask.groups else []
         remedies = each or [{"gpu_class": name} for name in ask.classes]
-        text = refusal_text("cores_or_gpus")
-        raise refusal("cores_or_gpus", text, "invalid", "request", alternatives=remedies)
+        refused = invalid("cores_or_gpus", refusal_text("cores_or_gpus"), "request")
+        raise replace(refused, alternatives=remedies)
     given = [name for name in ("cores", "profile", "share", "workload") if getattr(ask, name)]
     if given:
-        plain: dict[str, Any] = {"cores": 0, "profile": None, "share": None, "workload": None}
-        remedies = [{"count": ask.cores, "cores": 0}] if given == ["cores"] and ask.count == 1 else []
-        remedies.append({name: plain[name] for name in given})
-        text = refusal_text("host_cores_only", field=given[0])
-        raise refusal("host_cores_only", text, "invalid", "request", alternatives=remedies)
+        refused = invalid("host_cores_only", refusal_text("host_cores_only", field=given[0]), "request")
+        # Who gives cores of a GPU means so many cores.
+        meant = {"count": ask.cores, "cores": 0} if ask.count == 1 and ask.cores else {"cores": 0}
+        raise replace(refused, alternatives=[meant | {"profile": None}])
     # What a class has by core is the share of its node's memory that no other core is promised.
     by_core = min((class_gigabytes().get(name, 1) for name in hosts), default=1)
     together = replace(ask, together="node", required=True) if ask.together == "any" else ask
