@@ -207,6 +207,11 @@ class GpuClass(models.Model):
     def __str__(self) -> str:
         return self.label
 
+    @property
+    def noun(self) -> str:
+        """What one unit of it is called."""
+        return "core" if self.kind == GpuClass.Kind.HOST else "GPU"
+
 
 class Tier(models.Model):
     """A service class: priority, pauses, and limits of a booking's length."""

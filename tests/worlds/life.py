@@ -28,6 +28,7 @@ from solver.state.kept import QuietClasses
 from tests.solver.builders import MODELS, NOON
 from tests.solver.standing import units_of
 from tests.worlds.conditions import with_conditions
+from tests.worlds.cores import with_cores
 from tests.worlds.draw import Drawn, Event, world_draw
 from tests.worlds.guarantees import dates_of, with_guarantees
 from tests.worlds.jobs import DAY, Job
@@ -114,7 +115,8 @@ class World:
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
         drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        return cls.of_drawn(with_guarantees(seed, with_zones(seed, with_operations(seed, drawn))))
+        drawn = with_guarantees(seed, with_zones(seed, with_operations(seed, drawn)))
+        return cls.of_drawn(with_cores(seed, drawn))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
