@@ -35,8 +35,7 @@ def variants(
     """
     lengths = lengths or {}
     for demand in demands:
-        if not _is_of_hosts(state, demand):
-            yield from _apart(demand)
+        yield from _apart(state, demand)
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
@@ -182,15 +181,15 @@ def compute_of(state: CycleState, demand: Demand) -> int:
     raise KeyError(demand.profile)
 
 
-def _apart(demand: Demand) -> Iterator[Variant]:
-    """The gang with a looser level, without its pin, or on any nodes."""
+def _apart(state: CycleState, demand: Demand) -> Iterator[Variant]:
+    """The gang with a looser level, without its pin, or on any nodes. Cores stay on one node."""
     if demand.pin:
         yield Variant("unpinned", replace(demand, pin=()))
     if demand.where is not None:
         yield Variant("anywhere", replace(demand, where=None))
     if demand.level == "domain":
         yield Variant("without_nvlink", replace(demand, level="node"))
-    if demand.level != "any":
+    if demand.level != "any" and not _is_of_hosts(state, demand):
         yield Variant("split", replace(demand, level="any"))
 
 
