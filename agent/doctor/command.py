@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from agent.doctor.checks import Check, Finding, Said, State, said
-from agent.doctor.cores import core_checks
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
-from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.host import HostOptions, core_checks, host_checks
 from agent.doctor.kubernetes import kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.engine_options import cores_options, device_list_option, kubernetes_options, models_option

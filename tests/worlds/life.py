@@ -65,8 +65,7 @@ class Run:
 
 @dataclass
 class Turn:
-    """One cycle, as the oracle sees it: the site before, the plan, and what was outside it, with
-    the bookings that have just given something up."""
+    """One cycle for the oracle: the site before, the plan, what was outside it, and who gave up something."""
 
     site: Snapshot
     plan: Plan
@@ -114,9 +113,8 @@ class World:
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        drawn = with_guarantees(seed, with_zones(seed, with_operations(seed, drawn)))
-        return cls.of_drawn(with_cores(seed, drawn))
+        drawn = with_operations(seed, with_conditions(seed, with_rare(seed, world_draw(seed))))
+        return cls.of_drawn(with_cores(seed, with_guarantees(seed, with_zones(seed, drawn))))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
