@@ -284,7 +284,7 @@ def a_mixed_line(exact: str = "39", **more: object) -> StatementLine:
 
 def test_a_booking_without_a_gpu_has_core_hours_at_the_price_of_one() -> None:
     line = a_line("2.56", gpu_class="cpu", per_hour=Decimal("0.64"), peak_per_hour=Decimal("0.64"), cores=16)
-    assert (line.hours, line.core_hours) == (4, 64)
+    assert (line.hours, line.core_hours) == (Decimal(4), Decimal(64))
     assert a_line().core_hours is None
     (row,) = focus_rows([line], ("helix", "Helix"), NOVEMBER.starts, {})
     assert (row["ConsumedQuantity"], row["ConsumedUnit"], row["PricingUnit"]) == (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from solver import Policy, Snapshot, solve
+from tests.solver.truth import given_by
 from tests.worlds.cores import CPU, NODES
 from tests.worlds.life import Turn
 
@@ -14,11 +15,11 @@ Given = tuple[str, int, tuple[str, ...]]
 
 def cores_look(turn: Turn, policy: Policy) -> Iterator[str]:
     """Yields what is wrong with cores in one turn."""
-    site, plan = turn.site, turn.plan
+    site = turn.site
     node_of = {gpu.id: gpu.node for gpu in site.gpus if gpu.gpu_class == CPU}
     if not node_of:
         return
-    for given in (*plan.assigns, *plan.waits):
+    for given in given_by(turn.plan):
         nodes = {node_of[place.gpu] for place in given.places if place.gpu in node_of}
         if len(nodes) > 1 or (nodes and any(place.gpu not in node_of for place in given.places)):
             yield f"{site.now}: {given.booking} has cores of several nodes, or of a node and GPUs"
@@ -32,8 +33,7 @@ def cores_look(turn: Turn, policy: Policy) -> Iterator[str]:
 
 def plan_of(site: Snapshot, policy: Policy) -> list[Given]:
     """What each booking gets: its start and its places."""
-    plan = solve(site, policy)
-    given = [(each.booking, each.starts, each.places) for each in (*plan.assigns, *plan.waits)]
+    given = [(each.booking, each.starts, each.places) for each in given_by(solve(site, policy))]
     return [(name, starts, tuple(place.gpu for place in places)) for name, starts, places in given]
 
 

@@ -24,7 +24,7 @@ def with_cores(seed: int, drawn: Drawn) -> Drawn:
         return drawn
     chance = Random(f"cores {seed}")  # noqa: S311  a made-up world, the same each time
     count = chance.choice((4, 6, 8))
-    nodes = NODES[: chance.choice((1, 1, 2))]
+    nodes = NODES[: chance.choice((1, 2))]
     rack = drawn.gpus[0].rack
     devices = tuple(
         device for node in nodes for device in gpus(count, CPU, MODEL, node=node, rack=rack, domains=None)

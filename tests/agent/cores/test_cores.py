@@ -14,7 +14,7 @@ import pytest
 
 from agent import __main__ as agent
 from agent.cores.port import HostCores
-from agent.hardware import REAL, hardware_open
+from agent.hardware import REAL, NodeHardware, hardware_open
 from agent.host.machine import process_signal
 from agent.options import options_parse
 from agent.owner.accounts import AccountDirectory
@@ -83,13 +83,12 @@ def test_a_core_is_a_device_that_is_booked_whole(tmp_path: Path) -> None:
     (reading,) = port.readings(FOUR)
     assert (reading.utilisation, reading.power_mw, reading.processes) == (None, None, 0)
     port.set_mode(FOUR, "whole")
-    for refused in (
-        lambda: port.set_mode(FOUR, "sliced"),
-        lambda: port.create(FOUR, Place(0, 0, 1)),
-        lambda: port.destroy(FOUR, 0),
-    ):
-        with pytest.raises(GpuError):
-            refused()
+    with pytest.raises(GpuError, match="booked whole"):
+        port.set_mode(FOUR, "sliced")
+    with pytest.raises(GpuError, match="no slices"):
+        port.create(FOUR, Place(0, 0, 1))
+    with pytest.raises(GpuError, match="no slices"):
+        port.destroy(FOUR, 0)
     with pytest.raises(GpuError, match="none of the cores"):
         port.truth("CORE-other-4")
 
@@ -186,7 +185,7 @@ def test_a_booking_of_cores_has_one_process_by_node_and_no_gpu() -> None:
     assert on_gpu["CUDA_VISIBLE_DEVICES"] == "GPU-1"
 
 
-def opened(folder: Path, *more: str) -> "HostCores | object":
+def opened(folder: Path, *more: str) -> NodeHardware:
     arguments = ["--state", str(folder), "--name", "cpu-1", *more]
     options = options_parse(arguments, {})
     with contextlib.ExitStack() as stack:
@@ -195,7 +194,7 @@ def opened(folder: Path, *more: str) -> "HostCores | object":
 
 def test_the_options_choose_cores_and_memory(tmp_path: Path) -> None:
     machine = opened(tmp_path, "--host-cores", "0-2,7", "--host-memory", "8192")
-    inventory = machine.inventory()  # type: ignore[attr-defined]
+    inventory = machine.inventory()
     assert (inventory.cores, inventory.memory_mb, len(inventory.gpus)) == (4, 8192, 4)
     assert [core_of_device(gpu.uuid) for gpu in inventory.gpus] == [0, 1, 2, 7]
     assert {gpu.memory_mb for gpu in inventory.gpus} == {2048}
