@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import wire
 from agent.host.machine import Host
 from agent.ports.group_use import GroupUse
-from agent.ports.host_cores import CoreTopology
+from agent.ports.host_cores import CoreTopology, core_of_device
 from devtools.simulated.hardware import Hardware
 from devtools.simulated.processes import LoadKind, kind_of
 
@@ -23,11 +23,16 @@ _USES: dict[LoadKind, tuple[float, int, int, int, int]] = {
     # It decodes its input on all cores that it has by default.
     "input": (3.9, 18_000, 310_000, 200, 2_000),
 }
+# The same of a program on one core, without a GPU.
+_ON_CORE = (0.82, 2_300, 9_000, 2_600)
 
 
-def host_simulated(name: str, gpus: int) -> Host:
-    """Returns a host with room for that many GPUs."""
+def host_simulated(name: str, gpus: int, *, core_mb: int = 0) -> Host:
+    """Returns a host with room for that many GPUs; with `core_mb`, for that many cores with so much memory
+    each."""
     boot = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    if core_mb:
+        return Host(name, boot, gpus, gpus * core_mb, numa=lambda _: None)
     cores, memory = gpus * _CORES_PER_GPU, gpus * _MEMORY_MB_PER_GPU
     storage = wire.NodeStorage(local_gb=gpus * _SCRATCH_GB_PER_GPU, shared=("/home",))
     return Host(name, boot, cores, memory, numa=lambda gpu: 2 * gpu.index // gpus, storage=lambda: storage)
@@ -45,8 +50,14 @@ def group_use_simulated(hardware: Hardware) -> Callable[[str], GroupUse | None]:
 
     def read(booking: str) -> GroupUse | None:
         now = hardware.clock()
-        found = [each for gpu in hardware.gpus for each in gpu.processes.values() if each.load == booking]
-        lived = [(max(0.0, now - each.starts), _USES[kind_of(each.seed)]) for each in found]
+        of_core = {gpu.uuid for gpu in hardware.gpus if core_of_device(gpu.uuid) is not None}
+        found = [
+            (each, _ON_CORE if gpu.uuid in of_core else _USES[kind_of(each.seed)])
+            for gpu in hardware.gpus
+            for each in gpu.processes.values()
+            if each.load == booking
+        ]
+        lived = [(max(0.0, now - each.starts), use) for each, use in found]
         if not lived:
             return None
         return GroupUse(

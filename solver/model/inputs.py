@@ -65,7 +65,8 @@ class Model:
     """Geometry of a GPU model, as enrolled from NVML.
 
     With `mode_switch` "reset" a change between whole and sliced resets the GPU, which must be empty
-    for `switch_seconds`.
+    for `switch_seconds`. Devices of a `host` model are cores of hosts: neither they nor GPUs are
+    offered in place of the other.
     """
 
     slug: str
@@ -74,6 +75,7 @@ class Model:
     mode_switch: Literal["online", "reset"]
     placements: tuple[Placement, ...]
     switch_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    host: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

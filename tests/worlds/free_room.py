@@ -58,7 +58,15 @@ class FreeRoom:
             is_whole
             and tier.counts
             and not tier.prefers
-            and not (ask.cores or ask.pin or ask.where or ask.groups or request.fixed or request.latest)
+            and not (
+                ask.cores
+                or ask.memory
+                or ask.pin
+                or ask.where
+                or ask.groups
+                or request.fixed
+                or request.latest
+            )
             and not (request.durations or request.cheapest or request.home)
             and request.earliest <= site.now
         )

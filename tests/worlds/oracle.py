@@ -13,6 +13,7 @@ from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import Block, inside_of, potential_of, units_of
 from tests.worlds.bound import Bound
+from tests.worlds.core_checks import cores_look
 from tests.worlds.found import Found
 from tests.worlds.free_room import FreeRoom
 from tests.worlds.guarantees import limits_now
@@ -92,6 +93,8 @@ class Oracle:
         is_waiting = len(turn.site.requests) > 0 and not self.world.policy.plan_depth
         if is_waiting and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.policy)
+        if found.cycles % SAMPLED == self._turn:
+            found.violations += cores_look(turn, self.world.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1

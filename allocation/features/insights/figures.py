@@ -21,7 +21,13 @@ from allocation.features.insights.capacity_hours import CapacityHours, capacity_
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import ChargeSum, GpuModel
 from allocation.points import hours_waited
-from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT, MILLIJOULES_PER_KWH, WHOLE
+from allocation.queries.bookings.money.held_use import (
+    DEVICES,
+    IDLE_PERCENT,
+    MILLIJOULES_PER_KWH,
+    OF_GPUS,
+    WHOLE,
+)
 from allocation.queries.bookings.money.statements import StatementOf, spend_of
 from billing.rules import Period
 
@@ -64,7 +70,7 @@ CROSS JOIN LATERAL generate_series(
   date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
   least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
 CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
-WHERE NOT isempty(d.span) AND {_WHOSE}
+WHERE NOT isempty(d.span) AND {OF_GPUS} AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
@@ -107,7 +113,7 @@ LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS
   ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
 {_NETWORK}
 {_WHO.format(booking="a.booking_id")}
-WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {_WHOSE}
+WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608
 # A first start is that of the first run; the wait counts from the earliest start that was requested.
