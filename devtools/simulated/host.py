@@ -24,7 +24,7 @@ _USES: dict[LoadKind, tuple[float, int, int, int, int]] = {
     "input": (3.9, 18_000, 310_000, 200, 2_000),
 }
 # The same of a program on one core, without a GPU.
-_ON_CORE = (0.82, 2_300, 9_000, 2_600)
+_ON_CORE = (0.82, 2_300, 9_000, 2_600, 500)
 
 
 def host_simulated(name: str, gpus: int, *, core_mb: int = 0) -> Host:
