@@ -110,3 +110,11 @@ def test_too_many_cores_are_refused_at_their_words() -> None:
     (problem,) = parsed("5000 cores 4h").problems
     assert problem.code == "count_out_of_bounds"
     assert asked(problem.repairs[0].text).count == 512
+
+
+def test_no_other_number_stands_for_too_many_cores_or_none() -> None:
+    many, none = parsed("600 cores 4h"), parsed("0 cores 4h")
+    assert many.is_for_rules
+    assert many.count == 600
+    assert not none.is_for_rules
+    assert asked(none.problems[0].repairs[0].text).count == 1

@@ -5,7 +5,7 @@ what it asks for, all of one node, and its memory is that of all cores together.
 """
 
 from allocation.errors import AskError
-from allocation.rules.ask.words.document import count_of, host_resource_of
+from allocation.rules.ask.words.document import MAX_COUNT, MOST_SAID, count_of, host_resource_of
 from allocation.rules.ask.words.names import gigabytes_of
 from allocation.rules.ask.words.parsed import ClassEntry, Part, Repair
 from allocation.rules.ask.words.reading import Reading
@@ -54,9 +54,12 @@ def _count(reading: Reading) -> int:
     try:
         count = count_of(cores)
     except AskError as error:
-        nearest = f"{error.alternatives[0]['count']} cores"
+        most = error.alternatives[0]["count"]
+        nearest = f"{most} core{'s' if most > 1 else ''}"
         reading.add_problem(error.code, error.text, span, reading.replacements(span, nearest))
-        count = 1
+        if not MAX_COUNT < cores <= MOST_SAID:
+            return 1
+        count = cores  # The rules of the organisation refuse it with their own numbers.
     reading.values["count"], reading.spans["count"] = count, span
     _say(reading, "cores", "count", f"{count} host core{'s' if count > 1 else ''}, without a GPU")
     return count
