@@ -87,6 +87,11 @@ def _checked(
     if not all(_may_move(state, order, each) for each in moving):
         return None, (), MOVED
     found = Fit(demand, order.places, starts)
+    column = state.pools[order.gpu_class].column
+    if not all(
+        place.gpu in column for each in (found, *(each.rest for each in moving)) for place in each.places
+    ):
+        return None, (), TAKEN  # The model of a GPU is of another class by now.
     problem = _problem(state, request, found, moving)
     return (None, (), problem) if problem else (found, moving, "")
 
@@ -114,9 +119,6 @@ def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:
 
 def _problem(state: CycleState, request: Request, found: Fit, moving: tuple[_Relocating, ...]) -> str | None:
     demand, pool = found.demand, state.pools[found.demand.gpu_class]
-    places = (*found.places, *(place for each in moving for place in each.rest.places))
-    if not all(place.gpu in pool.column for place in places):
-        return TAKEN  # The model of a GPU is of another class by now.
     is_asked = len(found.places) == demand.count and not any(demand.host_resources) and not request.ask.pin
     if not is_asked or demand.share is not None or not pool.together(demand.level, found.places):
         return GONE
