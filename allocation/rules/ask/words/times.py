@@ -5,7 +5,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
@@ -103,12 +103,12 @@ _NAMED_CLOCKS = {
 }
 
 
-def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
+def wall(day: date, clock: time, zone: tzinfo) -> datetime:
     """The UTC time of a local time. Raises NoSuchTime if the local time does not exist."""
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=zone.key)
+        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=str(zone))
     return found
 
 
