@@ -374,5 +374,6 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         groups=asked.groups,
         data=asked.data,
         most_cost=asked.most_cost,
+        ends_in=asked.ends_in,
         **where,
     )

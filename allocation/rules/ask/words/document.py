@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, cast
+from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
 from tenants.platform.coded import coded
@@ -74,6 +75,7 @@ class AskDocument:
     With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
     `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
     of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred.
+    `ends_in` is the time zone in which a line named the end of the window; it is not stored.
     """
 
     count: int
@@ -97,6 +99,22 @@ class AskDocument:
     storage: str | None = None
     scratch: int = 0
     data: tuple[str, ...] = ()
+    ends_in: str | None = field(default=None, compare=False)
+
+    def starting(self, starts: datetime) -> "AskDocument":
+        """The request at another start. A window whose end was named ends at the same local time, also
+        where clocks change, if it begins at the same one."""
+        moved = replace(self, starts=starts, not_before=None, deadline=None)
+        if self.ends_in is None or self.starts is None:
+            return moved
+        zone, length = ZoneInfo(self.ends_in), timedelta(seconds=self.duration)
+        walls = (self.starts, self.starts + length, starts)
+        begin, last, other = (each.astimezone(zone).replace(tzinfo=None, fold=0) for each in walls)
+        if begin.time() != other.time():
+            return moved
+        ends = (other + (last - begin)).replace(tzinfo=zone).astimezone(UTC)
+        seconds = int((ends - starts).total_seconds())
+        return replace(moved, duration=seconds) if seconds >= MIN_DURATION_SECONDS else moved
 
     @property
     def may_burst(self) -> bool:
@@ -220,7 +238,7 @@ class AskDocument:
 
 
 _NAMES = ("pin", "zones", "not_zones", "data")
-_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "groups", "most_cost"})
+_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "groups", "most_cost", "ends_in"})
 
 
 def classes_asked(ask: Mapping[str, Any]) -> list[str]:
