@@ -165,14 +165,15 @@ class InPlace:
         rows = known[1]
         until = max(instant, self._soon_on(gpu_class))
         there = (rows.starts <= until) & (rows.ends > instant)
-        room = self._guaranteed_at(tenant, gpu_class, instant)
+        room = self.guaranteed_at(tenant, gpu_class, instant)
         name = (there.tobytes(), room)
         if name not in rows.standings:
             blocks = [rows.blocks[at] for at in np.flatnonzero(there).tolist()]
             rows.standings[name] = self._standing(gpu_class, blocks, room)
         return rows.standings[name]
 
-    def _guaranteed_at(self, tenant: str, gpu_class: str, instant: int) -> int:
+    def guaranteed_at(self, tenant: str, gpu_class: str, instant: int) -> int:
+        """Units that a tenant is guaranteed at an instant."""
         dated = self._dated.get((tenant, gpu_class), ()) if self._dated else ()
         now = (each.guaranteed for each in dated if each.starts <= instant < each.ends)
         return next(now, self.guaranteed.get((tenant, gpu_class), 0))
