@@ -32,6 +32,7 @@ from billing.services import campaign_to_charge
 from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import actor_record
+from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
 
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
@@ -244,6 +245,26 @@ def _bookings_request(
         if isinstance(answer, Refused):
             failed[requests[key].admission.not_before] = answer
     return failed
+
+
+def dates_refused(
+    actor: Actor, project: Project, request: BookingRequest, repeat: Repeat, now: datetime
+) -> Refused | None:
+    """Returns the refusal of the dates that the rules of times refuse; None: they admit all, or not even
+    the first. Money and the calendar are looked at when it is booked."""
+    dates, windows = series_dates(request, repeat)
+    first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
+    failed: dict[datetime, Refused] = {}
+    try:
+        admission = admitted(project, request.tier, first, now, Asker(actor.user_id, is_many=True))
+    except Refused:
+        return None
+    for window in windows:
+        try:
+            admission_at(admission, window.starts, now, window.seconds)
+        except Refused as refusal:
+            failed[window.starts] = refusal
+    return _refusal(actor, dates, failed, now) if failed else None
 
 
 def of_all_dates(

@@ -291,6 +291,18 @@ def test_what_repeats_is_priced_for_all_its_dates_and_booked_with_one_button() -
 
 
 @pytest.mark.django_db
+def test_dates_that_a_rule_refuses_are_said_before_the_click() -> None:
+    """The tier books four weeks ahead: the line of the dates until then is one click."""
+    member = panel_site()
+    page = asked(member, q="1 h100 22-6 every day 40 times")
+    assert "of 40 dates can&#x27;t be booked" in page
+    (line,) = re.findall(r'title="(1 h100 from [^"]* 06:00 [^"]*)"\s+data-example>2\d dates</a>', page)
+    shorter = asked(member, q=line)
+    assert "can&#x27;t be booked" not in shorter
+    assert "Book 2" in shorter
+
+
+@pytest.mark.django_db
 def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     member = panel_site()
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}

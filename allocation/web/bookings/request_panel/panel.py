@@ -33,7 +33,7 @@ from allocation.services.bookings.corrected_lines import LineRules
 from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import kinds_said
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, of_all_dates
+from allocation.services.bookings.series import Repeat, dates_refused, of_all_dates
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
@@ -66,10 +66,10 @@ from allocation.web.bookings.request_panel.request_form import (
     where_shown,
 )
 from allocation.web.bookings.request_panel.series_form import (
+    dates_context,
     repeat_of_fields,
     repeat_shown,
     repeat_typed,
-    series_options,
     series_preview,
     series_text,
 )
@@ -259,8 +259,10 @@ def _priced(
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
     if array is not None:
         found["options"] = array_options(found["options"], array, terms.zone, now)
-    if rule is not None:
-        found["options"] = series_options(found["options"], terms, context | found, repeats)
+    if repeat is not None:
+        found |= dates_context(
+            terms, repeat, dates_refused(actor, project, terms, repeat, now), context | found, repeats
+        )
     return found
 
 
