@@ -257,12 +257,6 @@ class Preemption:
         claims = [self.victim_rules.claim(each, starts) for each in demand.parts]
         return all(claim is not None and claim.part is not None for claim in claims)
 
-    def has_guarantee(self, demand: Demand, starts: int) -> bool:
-        """True when the tenant is guaranteed as much as a demand needs, whatever its own work uses of it."""
-        rows = [self._state.use(each) for each in demand.parts]
-        at = self.victim_rules.in_place.guaranteed_at
-        return all(use.units <= at(use.owners[0], use.gpu_class, starts) for use in rows)
-
     def why_no_claim(self, found: Fit, *, planned: bool = False) -> Reason | None:
         """The reason of a start that nobody is paused for, because its person has cancelled a claim
         on the class; None: another one, or with `planned`, for which somebody was to be paused."""

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, cast
-from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.rules.ask.words.times import length_at
 from tenants.platform.coded import coded
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
@@ -57,7 +57,7 @@ STORAGE = ("local", "shared")
 """Storage that a request can demand of its nodes."""
 
 GROUP_FIELDS = ("count", "profile", "cores", "memory", "together", "required")
-"""The fields that each group of a mixed request has for itself, besides its class."""
+"""What each group of a mixed request has for itself, besides its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class AskDocument:
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
     With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
     `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
-    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred.
-    `ends_in` is the time zone in which a line named the end of the window; it is not stored.
+    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred. `ends_in`
+    is the time zone in which a line named the end of the window; it is not stored.
     """
 
     count: int
@@ -102,19 +102,9 @@ class AskDocument:
     ends_in: str | None = field(default=None, compare=False)
 
     def starting(self, starts: datetime) -> "AskDocument":
-        """The request at another start. A window whose end was named ends at the same local time, also
-        where clocks change, if it begins at the same one."""
-        moved = replace(self, starts=starts, not_before=None, deadline=None)
-        if self.ends_in is None or self.starts is None:
-            return moved
-        zone, length = ZoneInfo(self.ends_in), timedelta(seconds=self.duration)
-        walls = (self.starts, self.starts + length, starts)
-        begin, last, other = (each.astimezone(zone).replace(tzinfo=None, fold=0) for each in walls)
-        if begin.time() != other.time():
-            return moved
-        ends = (other + (last - begin)).replace(tzinfo=zone).astimezone(UTC)
-        seconds = int((ends - starts).total_seconds())
-        return replace(moved, duration=seconds) if seconds >= MIN_DURATION_SECONDS else moved
+        """The request at another start, with the local end that was named."""
+        seconds = length_at(starts, self.starts, self.duration, self.ends_in)
+        return replace(self, starts=starts, not_before=None, deadline=None, duration=seconds)
 
     @property
     def may_burst(self) -> bool:

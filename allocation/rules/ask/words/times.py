@@ -112,6 +112,21 @@ def wall(day: date, clock: time, zone: tzinfo) -> datetime:
     return found
 
 
+def length_at(starts: datetime, usual: datetime | None, seconds: int, ends_in: str | None) -> int:
+    """The seconds of a window from another start. Where its end was named in a time zone, it ends at the
+    same local time as the one from `usual`, also where clocks change, if both begin at the same one."""
+    if usual is None or ends_in is None:
+        return seconds
+    zone = ZoneInfo(ends_in)
+    walls = (usual, usual + timedelta(seconds=seconds), starts)
+    begin, last, other = (each.astimezone(zone).replace(tzinfo=None, fold=0) for each in walls)
+    if begin.time() != other.time():
+        return seconds
+    ends = (other + (last - begin)).replace(tzinfo=zone).astimezone(UTC)
+    found = int((ends - starts).total_seconds())
+    return found if found > 0 else seconds
+
+
 def day_bounds(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """The start of the day and of the next day, in UTC."""
     begins = datetime.combine(day, time(0), tzinfo=zone).astimezone(UTC)
