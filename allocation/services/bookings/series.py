@@ -1,7 +1,7 @@
 """Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -279,7 +279,25 @@ def of_all_dates(
     found = [*filter(suits, refusal.alternatives)]
     if not found and "latest" in refusal.numbers:
         found = [*islice(filter(suits, _nearer(refusal, request, repeat, now)), 1)]
+    if not found:
+        # What is enough for one date is, with fewer of them.
+        most = len(series_dates(request, repeat)[0].starts)
+        fewer = (_most_dates(suits, each, most, repeat.rule) for each in refusal.alternatives)
+        found = [*islice(filter(None, fewer), 1)]
     return replace(refusal, alternatives=found)
+
+
+def _most_dates(
+    suits: Callable[[Mapping[str, Any]], bool], changed: Mapping[str, Any], most: int, rule: Recurrence
+) -> dict[str, Any] | None:
+    """Returns the change with the most dates that every rule of a request admits; None: not even one."""
+
+    def remedy(times: int) -> dict[str, Any]:
+        return {**changed, "times": times, "rrule": rule_of({"times": times}, rule).text}
+
+    # More dates reach further ahead, so all rules that admit some admit fewer.
+    times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
+    return remedy(times) if times else None
 
 
 def of_fewer_dates(
@@ -293,14 +311,9 @@ def of_fewer_dates(
     if refusal.code not in ("series_too_long", "no_dates"):
         return refusal
 
-    def remedy(times: int) -> dict[str, Any]:
-        return {"times": times, "rrule": rule_of({"times": times}, repeat.rule).text}
-
     most = MAX_DATES if refusal.code == "series_too_long" else 1
-    suits = partial(_suits_all, actor, request, repeat, now)
-    # More dates reach further ahead, so all rules that admit some admit fewer.
-    times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
-    return replace(refusal, alternatives=[remedy(times)] if times else [])
+    found = _most_dates(partial(_suits_all, actor, request, repeat, now), {}, most, repeat.rule)
+    return replace(refusal, alternatives=[found] if found else [])
 
 
 def _apart(request: BookingRequest, repeat: Repeat) -> Iterator[dict[str, Any]]:
