@@ -14,6 +14,7 @@ from billing.services import DraftTerms, Peaks, price_param, setup_param
 from billing.words import refusal_text
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.local_times import local_time_read
 
 Prices = Mapping[tuple[str, str], Decimal]
 Profiles = Mapping[str, tuple[str, ...]]
@@ -170,8 +171,4 @@ def _instant_read(text: str) -> datetime | None:
     """Reads a local time in the operator's zone; empty is the moment of the publication."""
     if not text.strip():
         return None
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise invalid("bad_date", refusal_text("bad_date"), "valid_from") from None
-    return found if timezone.is_aware(found) else timezone.make_aware(found)
+    return local_time_read(text, invalid("bad_date", refusal_text("bad_date"), "valid_from"))

@@ -189,8 +189,9 @@ def _why_not_paused(preemption: Preemption, request: Request, found: Fit) -> Rea
         return rests
     strength = request.planned.strength if request.planned is not None else None
     if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
-        # What its own organisation has granted since would have made it an expected one.
-        return reason("quota_cut")
+        # The rest of a paused booking of its own organisation has taken the guarantee.
+        is_own = preemption.victim_rules.has_guarantee(found.demand, found.starts)
+        return reason("overtaken", rule="guarantee", own_tenant=1) if is_own else reason("quota_cut")
     # The booking that was to be paused for it has a claim as good by now.
     return reason("overtaken", rule="share", own_tenant=0)
 

@@ -181,7 +181,8 @@ class InPlace:
             rows.standings[name] = self._standing((tenant, gpu_class, instant), blocks)
         return rows.standings[name]
 
-    def _guaranteed_at(self, owner: str, gpu_class: str, instant: int) -> int:
+    def guaranteed_at(self, owner: str, gpu_class: str, instant: int) -> int:
+        """Units that a tenant or one of its projects is guaranteed at an instant."""
         dated = self._dated.get((owner, gpu_class), ()) if self._dated else ()
         now = (each.guaranteed for each in dated if each.starts <= instant < each.ends)
         usual = self.guaranteed.get((owner, gpu_class))
@@ -205,12 +206,12 @@ class InPlace:
 
     def _inside(self, order: tuple[Block, ...], of: Of) -> dict[int, Part]:
         inside: dict[int, Part] = {}
-        room = self._guaranteed_at(*of)
+        room = self.guaranteed_at(*of)
         tenant, gpu_class, instant = of
         # What work of the other tiers may have of it.
         rest = room - self._part_units.get((tenant, gpu_class), 0)
         parts = {
-            project: self._guaranteed_at(project, gpu_class, instant)
+            project: self.guaranteed_at(project, gpu_class, instant)
             for project in {block.use.owners[1] for block in order if room}
         }
         counted = ((at, block) for at, block in enumerate(order) if block.counts)

@@ -237,6 +237,11 @@ class VictimRules:
             known = self._claims[use, starts] = (version, claim)
         return known[1]
 
+    def has_guarantee(self, demand: Demand, starts: int) -> bool:
+        """True when the tenant is guaranteed as much as a demand needs, whatever its own work uses of it."""
+        rows, at = map(self._state.use, demand.parts), self.in_place.guaranteed_at
+        return all(use.units <= at(use.owners[0], use.gpu_class, starts) for use in rows)
+
     def may_claim(self, demand: Demand) -> bool:
         """False when nobody is ever paused for the demand."""
         return self._is_claimant(self._state.use(demand))

@@ -14,9 +14,9 @@ from tenants.platform.rest.fields import Instant, Text
 from tenants.platform.rest.pagination import PageQuery, page_of
 from tenants.platform.rest.schema import described, page
 from tenants.platform.wall import operator_tx
-from tenants.rules.audit_words import ACTIONS, object_name
+from tenants.rules.audit_words import ACTIONS, Labels, object_name, with_labels
 from tenants.rules.operator_roles import Area
-from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
+from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_labels, log_names
 
 
 class LogQuery(PageQuery):
@@ -91,15 +91,16 @@ class Log(ApiView):
             query=query,
             scope=f"log-{tenant_id}",
         )
-        names = log_names(entries)
-        shown = (_shown(entry, names) for entry in entries)
+        names, labels = log_names(entries), log_labels()
+        shown = (_shown(entry, names, labels) for entry in entries)
         return list_response(shown, next_cursor)
 
 
-def _shown(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:
+def _shown(entry: AuditEntry, names: Mapping[int, str], labels: Labels) -> dict[str, Any]:
     actor = names.get(entry.actor_id or 0)
     detail = log_detail(entry, names)
-    name = object_name(entry.object_kind, entry.object_id, detail)
+    # Sentences have labels, fields have slugs.
+    name = object_name(entry.object_kind, entry.object_id, with_labels(detail, labels), labels)
     before, after = detail.pop("before", None), detail.pop("after", None)
     done = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").format(object=name)
     shown = LogEntryOut(

@@ -13,6 +13,11 @@ def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of a
     return str(_SENTENCES[code]) % facts
 
 
+def local_time_text(code: str, time: str, zone: str) -> str:
+    """Returns what a clock change does to a local time: `first`, `second` or `skipped`."""
+    return str(_LOCAL_TIMES[code]) % {"time": time, "zone": zone}
+
+
 def missing_text(noun: str) -> str:
     """Returns the sentence for an object that is missing. KeyError: an unknown noun."""
     return _("There is no such %(noun)s, or you have no access to it.") % {"noun": NOUNS[noun]}
@@ -44,6 +49,12 @@ def _more(kind: str, count: int) -> str:
     }
     return texts.get(kind) or str(_MORE.get(kind, _MORE_OF_ANY))
 
+
+_LOCAL_TIMES: dict[str, Promise] = {
+    "first": gettext_lazy("Clocks show %(time)s twice that night: the first one, %(zone)s, is meant."),
+    "second": gettext_lazy("Clocks show %(time)s twice that night: the second one, %(zone)s, is meant."),
+    "skipped": gettext_lazy("Clocks go forward that night, so %(time)s does not exist in %(zone)s."),
+}
 
 _SENTENCES: dict[str, Promise] = {
     "invisible_character": gettext_lazy(

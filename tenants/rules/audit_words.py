@@ -205,6 +205,7 @@ NAMED_BY = {
     "quota": ("tenant", "lab", "project", "gpu_class"),
     "quota_window": ("of", "gpu_class"),
     "service_account": ("name",),
+    "tier_version": ("tier",),
     "user": ("username",),
 }
 NAMELESS = {
@@ -214,6 +215,7 @@ NAMELESS = {
 }
 # Parts of an entry that are not changed values.
 NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", "invitation"}
+_SETUP = "set-up in "
 _DAY = 86_400
 _UNITS_PER_GPU = 56_000
 # An amount of money as the database has it, "80.000000": what follows the cents are zeros.
@@ -229,26 +231,53 @@ class Change:
     after: str
 
 
-def with_labels(detail: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """The detail with GPU classes by their labels, as pages name them."""
-    found: dict[str, Any] = {}
-    for name, value in detail.items():
-        if isinstance(value, Mapping):
-            found[name] = with_labels(value, labels)
-        else:
-            is_class = name in ("gpu_class", "gpu_class_id") and isinstance(value, str)
-            found[name] = labels.get(value, value) if is_class else value
-    return found
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The names of GPU classes and tiers by slug, as pages show them."""
+
+    classes: Mapping[str, str]
+    tiers: Mapping[str, str]
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """The names of what a part of a detail, or a kind of object, refers to."""
+        if name in ("tier", "tier_id", "tiers"):
+            return self.tiers
+        return self.classes if name in ("gpu_class", "gpu_class_id", "classes") else {}
+
+    def field(self, name: str) -> str:
+        """The name of a part that is named after classes and tiers: `h100 spot`, `set-up in spot`."""
+        first, *rest = name.split(" ")
+        if first in self.classes:
+            return " ".join([self.classes[first], *(self.tiers.get(each, each) for each in rest)])
+        if name.startswith(_SETUP):
+            return _SETUP + self.tiers.get(tier := name.removeprefix(_SETUP), tier)
+        return name
 
 
-def object_name(kind: str, identifier: str, detail: Mapping[str, Any]) -> str:
-    """The name of an entry's object for people: `gpu-a1-01`, `BK-2041`, `helix h100`."""
+def with_labels(detail: Mapping[str, Any], labels: Labels) -> dict[str, Any]:
+    """The detail with GPU classes and tiers by the names that pages show."""
+    return {labels.field(name): _labelled(name, value, labels) for name, value in detail.items()}
+
+
+def _labelled(name: str, value: object, labels: Labels) -> object:
+    if isinstance(value, Mapping):
+        return with_labels(value, labels)
+    known = labels.of(name)
+    if isinstance(value, list):
+        return [known.get(each, each) if isinstance(each, str) else each for each in value]
+    return ", ".join(known.get(each, each) for each in value.split(", ")) if isinstance(value, str) else value
+
+
+def object_name(kind: str, identifier: str, detail: Mapping[str, Any], labels: Labels) -> str:
+    """The name of an entry's object for people: `gpu-a1-01`, `BK-2041`, `helix H100 80 GB`. `detail` has
+    the labels."""
     parts = (detail, _part(detail, "after"), _part(detail, "before"))
     found = []
     for name in NAMED_BY.get(kind, ()):
         value = next((str(part[name]) for part in parts if part.get(name)), "")
         found += ["a project" if is_uuid_text(value) else value] if value else []
-    return " ".join(found) or NAMELESS.get(kind, identifier)
+    known = labels.of(kind).get(identifier, identifier)
+    return " ".join(found) or NAMELESS.get(kind, known)
 
 
 def changes_of(detail: Mapping[str, Any]) -> Iterator[Change]:

@@ -22,7 +22,7 @@ from tenants.access import Actor, PlatformActor
 from tenants.models import AuditEntry, User
 from tenants.platform.costly import costly
 from tenants.platform.text import csv_plain
-from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name
+from tenants.rules.audit_words import ACTIONS, Change, Labels, changes_of, object_name, with_labels
 from tenants.rules.operator_roles import Area
 from tenants.services.sealed_log.search import (
     SYSTEM,
@@ -30,6 +30,7 @@ from tenants.services.sealed_log.search import (
     log_detail,
     log_entries,
     log_kinds,
+    log_labels,
     log_names,
     log_page,
     seal_state,
@@ -165,8 +166,8 @@ def log_lines(
         .exclude(object_kind__in=without)
     )
     rows = list(entries[:most])
-    names = log_names(rows)
-    return [_row(entry, names, base) for entry in rows]
+    names, labels = log_names(rows), log_labels()
+    return [_row(entry, names, labels, base) for entry in rows]
 
 
 def _context(
@@ -175,12 +176,12 @@ def _context(
     form = LogForm(request.GET)
     form.is_valid()
     page = log_page(log_entries(tenant_id, form.wanted(own)), request.GET.get("after", ""))
-    names = log_names(page.entries)
+    names, labels = log_names(page.entries), log_labels()
     asked = {name: form.data.get(name, "") for name in form.fields if form.data.get(name)}
     return {
         "form": form,
         "asked": {name: form.data.get(name, "") for name in form.fields},
-        "rows": [_row(entry, names, base) for entry in page.entries],
+        "rows": [_row(entry, names, labels, base) for entry in page.entries],
         "is_own": own is not None,
         "kinds": [
             ("", "All kinds"),
@@ -196,11 +197,11 @@ def _context(
     }
 
 
-def _row(entry: AuditEntry, names: Mapping[int, str], base: str) -> LogRow:
+def _row(entry: AuditEntry, names: Mapping[int, str], labels: Labels, base: str) -> LogRow:
     before, _, behind = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").partition("{object}")
     has_object = "{object}" in ACTIONS.get(entry.action, "{object}")
-    detail = log_detail(entry, names)
-    name = object_name(entry.object_kind, entry.object_id, detail) if has_object else ""
+    detail = with_labels(log_detail(entry, names), labels)
+    name = object_name(entry.object_kind, entry.object_id, detail, labels) if has_object else ""
     if entry.object_kind == "user" and name.isdecimal():
         name = names.get(int(name), name)
     return LogRow(
@@ -234,21 +235,22 @@ def _csv(request: HttpRequest, tenant_id: UUID | None, name: str, own: int | Non
     form = LogForm(request.GET)
     form.is_valid()
     entries = list(log_entries(tenant_id, form.wanted(own))[:MOST_EXPORTED])
-    names = log_names(entries)
+    names, labels = log_names(entries), log_labels()
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    writer.writerows([csv_plain(cell) for cell in _cells(entry, names)] for entry in entries)
+    writer.writerows([csv_plain(cell) for cell in _cells(entry, names, labels)] for entry in entries)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="log-{name}.csv"'
     return response
 
 
-def _cells(entry: AuditEntry, names: Mapping[int, str]) -> Iterator[str]:
+def _cells(entry: AuditEntry, names: Mapping[int, str], labels: Labels) -> Iterator[str]:
     yield entry.at.isoformat()
     yield _who(entry, names)
-    yield from (entry.action, entry.object_kind, entry.object_id)
-    kept = log_detail(entry, names)
+    name = labels.of(entry.object_kind).get(entry.object_id, entry.object_id)
+    yield from (entry.action, entry.object_kind, name)
+    kept = with_labels(log_detail(entry, names), labels)
     for part in ("before", "after"):
         yield _json(kept.pop(part, None))
     address = str(kept.pop("address", ""))

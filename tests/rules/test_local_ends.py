@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import strategies as st
 
-from allocation.rules.ask import Catalogue, ClassEntry, parse_ask
+from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, window_text
 from allocation.rules.recurrence import dates_of, recurrence_read
 from tests.rings import holds_for
@@ -126,3 +126,22 @@ def test_each_date_ends_at_the_local_time_of_the_first(
         exists = shown.astimezone(UTC).astimezone(where).time() == ends_at
         begun = starts.astimezone(where).time() == first.astimezone(where).time()
         assert local.time() == ends_at or not exists or not begun
+
+
+@pytest.mark.parametrize(
+    ("line", "starts", "hours"),
+    [
+        ("1 l40s 2027-03-27 22-6", "2027-03-20 22:00", 8),
+        ("1 l40s 2027-03-20 22-6", "2027-03-27 22:00", 7),
+        ("1 l40s 2027-10-29 22-6", "2027-10-30 22:00", 9),
+        ("1 l40s 2027-10-29 22-6", "2027-10-30 21:00", 8),
+        ("1 l40s at 2027-10-29 22:00 for 8h", "2027-10-30 22:00", 8),
+        ("1 l40s 2027-03-27 01:30-02:30", "2027-03-28 01:30", 1),
+    ],
+)
+def test_another_start_at_the_same_local_time_keeps_a_named_end(line: str, starts: str, hours: float) -> None:
+    now = datetime(2027, 2, 20, 12, tzinfo=UTC)
+    ask = parse_ask(line, catalogue=CLASSES, now=now, zone=BERLIN).document()
+    moved = ask.starting(datetime.fromisoformat(starts).replace(tzinfo=BERLIN).astimezone(UTC))
+    assert moved.duration == hours * HOUR
+    assert AskDocument.from_json(moved.to_json()) == moved

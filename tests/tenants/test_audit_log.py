@@ -14,7 +14,7 @@ from django.test import Client
 
 from portal.storage.audit_sources import audit_seal_all
 from tenants.audit import acting_from, audit_record, platform_record
-from tenants.models import AuditEntry, Tenant, User
+from tenants.models import AuditEntry, GpuClass, Tenant, Tier, User
 from tenants.rules.audit_words import ACTIONS, changes_of
 from tenants.services.sealed_log.search import PAGE
 from tests.api.builders import Api, Site, a_site, said
@@ -108,6 +108,41 @@ def test_the_log_is_filtered(page: Client, operator: User, query: str, found: li
     assert [row.name for row in answer.context["rows"]] == found
     rows = list(csv.reader(io.StringIO(page.get(f"/ops/log.csv?{query}").content.decode())))
     assert [row[4] for row in rows[1:]] == found
+
+
+def test_page_csv_and_sentences_have_the_labels_of_classes_and_tiers(page: Client, operator: User) -> None:
+    """The fields of REST have slugs."""
+    site = a_site()
+    with as_owner():
+        GpuClass.objects.update_or_create(slug="h100", defaults={"label": "H100 80 GB"})
+        Tier.objects.update_or_create(slug="spot", defaults={"name": "Low cost", "priority": 1})
+    quota = {"tenant": "helix", "gpu_class": "h100"}
+    prices = {"h100 spot": "1.68", "h100 spot 1g.10gb in peak hours": "2.00", "set-up in spot": "1.00"}
+    rule = {"tiers": ["spot"], "classes": "h100, b200"}
+    with as_system():
+        for action, target, after in (
+            ("quota.set", ("quota", "q1"), quota),
+            ("prices.published", ("price_book", "2"), prices),
+            ("tier.set", ("tier", "spot"), rule),
+        ):
+            platform_record(operator.id, action, target, NOW, before={}, after=after)
+    *_, set_, priced, named = page.get("/ops/log?until=2026-11-20").context["rows"]
+    assert (named.name, set_.name) == ("helix H100 80 GB", "Low cost")
+    assert sorted(each.name for each in priced.changes) == [
+        "H100 80 GB Low cost",
+        "H100 80 GB Low cost 1g.10gb in peak hours",
+        "set-up in Low cost",
+    ]
+    assert [each.after for each in set_.changes] == ["Low cost", "H100 80 GB, b200"]
+    assert [each.name for each in page.get("/ops/log?about=low+cost&until=2026-11-20").context["rows"]] == [
+        "Low cost"
+    ]
+    text = page.get("/ops/log.csv?until=2026-11-20").content.decode()
+    assert not re.search(r"\b(h100|spot)\b", text), text
+    assert ",tier,Low cost," in text
+    rows = said(site.operator.get("audit", log="platform", kind="tier"))["items"]
+    (row,) = (each for each in rows if each["after"] == rule)
+    assert (row["object"], row["sentence"]) == ("spot", "olga set the tier Low cost")
 
 
 def test_pages_follow_each_other_without_a_gap(page: Client, operator: User) -> None:

@@ -22,7 +22,7 @@ from pytest_django import Settings
 from portal.storage.audit_sources import audit_seal_all
 from tenants.api.endpoints import Endpoint
 from tenants.models import AuditEntry
-from tenants.rules.audit_words import ACTIONS, is_uuid_text, object_name
+from tenants.rules.audit_words import ACTIONS, Labels, is_uuid_text, object_name
 from tests.api.builders import Site, a_site
 from tests.roles import as_system
 from tests.web.acts import Act
@@ -104,7 +104,7 @@ def _fault(site: Site, key: str, act: Act) -> str:
         "after": bool(entry.detail.get("after")) == act.has_after,
         "a change": entry.detail.get("after") != entry.detail["before"],
         "a name": not is_uuid_text(
-            object_name(entry.object_kind, entry.object_id, entry.detail)
+            object_name(entry.object_kind, entry.object_id, entry.detail, Labels({}, {}))
             if "{object}" in ACTIONS[act.action]
             else ""
         ),

@@ -22,7 +22,7 @@ from allocation.rules.workload_names import LABEL
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.remedy_lines import lines_offered
 from allocation.services.bookings.request_text import project_named, request_read
-from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.requests import STANDARD, BookingRequest
 from allocation.services.bookings.series import Repeat
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
@@ -30,7 +30,6 @@ from tenants.platform.errors import invalid
 from tenants.platform.labels import Labels, Reference
 from tenants.platform.rest.fields import Strict, Text, Whole
 
-STANDARD = "standard"
 # Words without which no text is an array.
 _MANY = re.compile(r"array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
 
@@ -193,7 +192,11 @@ def booking_request_of(
     if "ask" in given:
         ask, named_tier = _read_document(given["ask"]), None
     else:
-        facts = {"project": project_named(actor, given["project"]), "zone": zone, "now": now}
+        facts = {
+            "project": project_named(actor, given["project"], given.get("tier", STANDARD)),
+            "zone": zone,
+            "now": now,
+        }
         ask, named_tier = read(given["request"], **facts, first=first, many="array" in given)
     waits, windows = offered or (WaitMode.AUTO if given["if_full"] == "wait" else "", ())
     return BookingRequest(

@@ -12,12 +12,11 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from allocation.queries.fleet.catalogue import class_labels
 from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import AuditEntry
-from tenants.rules.audit_words import ACTIONS, Change, changes_of, object_name, with_labels
-from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_names
+from tenants.rules.audit_words import ACTIONS, Change, Labels, changes_of, object_name, with_labels
+from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_labels, log_names
 
 KINDS = {
     "policy": ("policy.published", "policy.rolled_back", "policy.returned"),
@@ -99,8 +98,8 @@ def rule_changes(
         own = Q(detail__project=None) | Q(detail__project__in=[str(each) for each in led])
         found = found.filter(Q(action__in=(*KINDS["policy"], *KINDS["prices"])) | Q(action="quota.set") & own)
     rows = list(found.order_by("-at", "-id")[:MOST])
-    names = log_names(rows)
-    return [_change(row, names.get(row.actor_id or 0, "")) for row in reversed(rows)]
+    names, labels = log_names(rows), log_labels()
+    return [_change(row, names.get(row.actor_id or 0, ""), labels) for row in reversed(rows)]
 
 
 def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepChanges]:
@@ -114,9 +113,9 @@ def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepCh
     return [StepChanges(number, begins, tuple(found[begins])) for number, begins in rows]
 
 
-def _change(row: AuditEntry, who: str) -> RuleChange:
-    detail = with_labels(log_detail(row, {}), class_labels())
-    name = object_name(row.object_kind, row.object_id, detail)
+def _change(row: AuditEntry, who: str, labels: Labels) -> RuleChange:
+    detail = with_labels(log_detail(row, {}), labels)
+    name = object_name(row.object_kind, row.object_id, detail, labels)
     values = [_value(each) for each in changes_of(detail)]
     if len(values) > MOST_VALUES:
         values = [*values[:MOST_VALUES], f"and {len(values) - MOST_VALUES} more"]

@@ -38,7 +38,8 @@ def with_lines(
     in_line = FIELDS | {"tier"} if tier else FIELDS
 
     def line_of(remedy: Mapping[str, Any]) -> str:
-        parts = [document_text(request_of(remedy, ask), zone)]
+        other = request_of(remedy, ask)
+        parts = [document_text(other, zone, says_end=other.ends_in is not None)]
         if rule is not None:
             parts.append(recurrence_line(rule_of(remedy, rule)))
         if tier:

@@ -7,12 +7,12 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
-from allocation.models import Gpu
 from allocation.points import WORKLOADS_KNOWN
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
-from allocation.services.bookings.checks.hosts import where_check
+from allocation.services.bookings.corrected_lines import LineRules, is_there
+from allocation.services.bookings.requests import STANDARD
 from allocation.words.refusals import coded_text, refusal_text
 from tenants.access import Actor
 from tenants.models import Project
@@ -28,16 +28,25 @@ class ProjectNamed:
     slug: str
     user_id: int
     actor: Actor = field(compare=False)
+    tier: str = STANDARD
 
     def known(self) -> Sequence[tuple[str, str]]:
         """Returns slugs and names of the projects in which the actor may book."""
         rows = Project.objects.filter(tenant_id=self.actor.tenant_id, is_open=True).order_by("name")
         return [(each.slug, each.name) for each in rows if self.actor.may_book(each.id)]
 
+    def rules(self, now: datetime, zone: str) -> LineRules | None:
+        """Returns what corrected lines are tried by; None if the actor may not book there."""
+        row = Project.objects.filter(tenant_id=self.actor.tenant_id, slug=self.slug, is_open=True).first()
+        if row is None or not self.actor.may_book(row.id):
+            return None
+        return LineRules(row, self.tier, self.user_id, now, ZoneInfo(zone))
 
-def project_named(actor: Actor, slug: str) -> ProjectNamed:
-    """The project of a request of the actor. Equal ones are one key of a cache."""
-    return ProjectNamed(slug, actor.user_id, actor)
+
+def project_named(actor: Actor, slug: str, tier: str = STANDARD) -> ProjectNamed:
+    """The project of a request of the actor, and the tier that counts unless the text names one. Equal
+    ones are one key of a cache."""
+    return ProjectNamed(slug, actor.user_id, actor, tier)
 
 
 def request_read(
@@ -96,7 +105,7 @@ class QuoteReader:
             parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
         if parsed.unknown:
             names = [each for each in catalogue.projects if each[0] == slug]
-            lines = lines_that_work(parsed, replace(catalogue, projects=tuple(names)), now, zone)
+            lines = lines_that_work(parsed, replace(catalogue, projects=tuple(names)), now, zone, named)
             raise _not_understood(text, parsed, lines)
         if parsed.project not in (None, slug):
             raise invalid("project_twice", refusal_text("project_twice", named=parsed.project), "project")
@@ -107,7 +116,7 @@ class QuoteReader:
             return parsed.document(first=first, many=many), parsed.tier
         except AskError as error:
             refused = invalid(error.code, coded_text(error.text), error.param)
-            alternatives = lines_that_work(parsed, catalogue, now, zone) or error.alternatives
+            alternatives = lines_that_work(parsed, catalogue, now, zone, named) or error.alternatives
             raise replace(refused, alternatives=alternatives) from error
 
 
@@ -120,28 +129,22 @@ def kinds_said(project: str, text: str) -> list[str]:
     return sorted(said.intersection(known))
 
 
-def lines_that_work(parsed: Parsed, catalogue: Catalogue, now: datetime, zone: str) -> list[dict[str, str]]:
-    """The corrected lines that are whole requests, of hardware that the site has. Others, which leave a
-    problem, are for people who read on as they type."""
-    again = (
-        (each, parse_ask(each.text, catalogue=catalogue, now=now, zone=ZoneInfo(zone)))
-        for each in parsed.repairs
-    )
+def lines_that_work(
+    parsed: Parsed, catalogue: Catalogue, now: datetime, zone: str, named: ProjectNamed | None = None
+) -> list[dict[str, str]]:
+    """The corrected lines that are whole requests, of hardware that the site has, and that the rules of
+    the project admit. Others, which leave a problem, are for people who read on as they type."""
+
+    def read(text: str) -> Parsed:
+        return parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+
+    again = ((each, read(each.text)) for each in parsed.repairs)
     whole = ((each, found) for each, found in again if not found.problems and not found.missing)
     # What is corrected to a bound may be more than the site has: another rule says so.
     is_bound = any(each.code == "count_out_of_bounds" for each in parsed.problems)
-    return [{"request": each.text} for each, found in whole if is_bound or _is_there(found)]
-
-
-def _is_there(parsed: Parsed) -> bool:
-    """Whether the site has the GPUs of a request where it wants them, used or not."""
-    try:
-        ask = parsed.document(first=True, many=True)
-        where_check(ask)
-    except (AskError, Refused):
-        return False
-    whole = (part for part in ask.parts if part.profile is None and part.share is None)
-    return all(part.count <= Gpu.objects.filter(gpu_class__in=part.classes).count() for part in whole)
+    lines = tuple(each for each, found in whole if is_bound or is_there(found))
+    rules = named.rules(now, zone) if named and lines else None
+    return [{"request": each.text} for each in (rules.admitted(lines, read) if rules else lines)]
 
 
 def _not_understood(text: str, parsed: Parsed, lines: list[dict[str, str]]) -> Refused:

@@ -11,6 +11,9 @@ from allocation.services.record.history import Event
 from allocation.words.refusals import refusal_text
 from tenants.platform.errors import invalid
 
+STANDARD = "standard"
+"""The tier of a request that names none."""
+
 
 @dataclass(frozen=True, slots=True)
 class BookingRequest:

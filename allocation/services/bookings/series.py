@@ -1,7 +1,7 @@
 """Series: a request that repeats, with one booking per date, all or nothing or in part."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -32,6 +32,7 @@ from billing.services import campaign_to_charge
 from solver.reasons.catalogue import BY_CODE
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import actor_record
+from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
 
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
@@ -246,6 +247,26 @@ def _bookings_request(
     return failed
 
 
+def dates_refused(
+    actor: Actor, project: Project, request: BookingRequest, repeat: Repeat, now: datetime
+) -> Refused | None:
+    """Returns the refusal of the dates that the rules of times refuse; None: they admit all, or not even
+    the first. Money and the calendar are looked at when it is booked."""
+    dates, windows = series_dates(request, repeat)
+    first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
+    failed: dict[datetime, Refused] = {}
+    try:
+        admission = admitted(project, request.tier, first, now, Asker(actor.user_id, is_many=True))
+    except Refused:
+        return None
+    for window in windows:
+        try:
+            admission_at(admission, window.starts, now, window.seconds)
+        except Refused as refusal:
+            failed[window.starts] = refusal
+    return _refusal(actor, dates, failed, now) if failed else None
+
+
 def of_all_dates(
     refusal: Refused,
     actor: Actor,
@@ -258,7 +279,25 @@ def of_all_dates(
     found = [*filter(suits, refusal.alternatives)]
     if not found and "latest" in refusal.numbers:
         found = [*islice(filter(suits, _nearer(refusal, request, repeat, now)), 1)]
+    if not found:
+        # What is enough for one date is, with fewer of them.
+        most = len(series_dates(request, repeat)[0].starts)
+        fewer = (_most_dates(suits, each, most, repeat.rule) for each in refusal.alternatives)
+        found = [*islice(filter(None, fewer), 1)]
     return replace(refusal, alternatives=found)
+
+
+def _most_dates(
+    suits: Callable[[Mapping[str, Any]], bool], changed: Mapping[str, Any], most: int, rule: Recurrence
+) -> dict[str, Any] | None:
+    """Returns the change with the most dates that every rule of a request admits; None: not even one."""
+
+    def remedy(times: int) -> dict[str, Any]:
+        return {**changed, "times": times, "rrule": rule_of({"times": times}, rule).text}
+
+    # More dates reach further ahead, so all rules that admit some admit fewer.
+    times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
+    return remedy(times) if times else None
 
 
 def of_fewer_dates(
@@ -272,14 +311,9 @@ def of_fewer_dates(
     if refusal.code not in ("series_too_long", "no_dates"):
         return refusal
 
-    def remedy(times: int) -> dict[str, Any]:
-        return {"times": times, "rrule": rule_of({"times": times}, repeat.rule).text}
-
     most = MAX_DATES if refusal.code == "series_too_long" else 1
-    suits = partial(_suits_all, actor, request, repeat, now)
-    # More dates reach further ahead, so all rules that admit some admit fewer.
-    times = bisect_left(range(1, most + 1), 1, key=lambda many: int(not suits(remedy(many))))
-    return replace(refusal, alternatives=[remedy(times)] if times else [])
+    found = _most_dates(partial(_suits_all, actor, request, repeat, now), {}, most, repeat.rule)
+    return replace(refusal, alternatives=[found] if found else [])
 
 
 def _apart(request: BookingRequest, repeat: Repeat) -> Iterator[dict[str, Any]]:

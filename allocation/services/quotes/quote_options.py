@@ -375,5 +375,6 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         data=asked.data,
         host=asked.host,
         most_cost=asked.most_cost,
+        ends_in=asked.ends_in,
         **where,
     )

@@ -103,7 +103,7 @@ def quote_make(
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
     asked = _questions(actor, admission, request, project, market)
     questions = [_restrained(each, request.ask, restraints) for each in asked]
-    found, blocked = _found(site := _site(now, without), questions)
+    found, blocked = _found(site := _site(now, without), questions, request.ask)
     priced = _priced(found, actor, admission, plain := _without_kind(request), market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
@@ -188,14 +188,31 @@ def _restrained(question: QuoteRequest, ask: AskDocument, restraints: AbstractSe
     return replace(question, within="no_borrowing" in restraints, cheapest=question.cheapest or is_cheaper)
 
 
-def _found(site: Availability, questions: Sequence[QuoteRequest]) -> tuple[list[Option], Reason | None]:
+def _found(
+    site: Availability, questions: Sequence[QuoteRequest], ask: AskDocument
+) -> tuple[list[Option], Reason | None]:
     """Returns all options in its own tier, those as asked in others, and what blocks its own."""
     own, *others = [
         site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)
     ]
     in_other_tiers = (each for other in others for each in other.options)
-    found = [*own.options, *(each for each in in_other_tiers if each.kind == "as_asked")]
+    mine = (_to_named_end(site, questions[0], ask, each) for each in own.options)
+    found = [*mine, *(each for each in in_other_tiers if each.kind == "as_asked")]
     return found, own.blocked
+
+
+def _to_named_end(site: Availability, question: QuoteRequest, ask: AskDocument, option: Option) -> Option:
+    """The option of another date until the local time that the request named, where it is free until then:
+    a change of clocks makes its window shorter or longer."""
+    if option.kind != "later" or question.lengths:
+        return option
+    duration = ask.starting(instant(option.starts)).duration
+    if duration in (ask.duration, option.ends - option.starts):
+        return option
+    other = replace(question, earliest=option.starts, latest=None, duration=duration, fixed=True)
+    again = site.quote(other, only_as_asked=True).options
+    found = (each for each in again if each.kind == "as_asked" and each.gpu_class == option.gpu_class)
+    return next((replace(each, kind="later") for each in found), option)
 
 
 def _priced(

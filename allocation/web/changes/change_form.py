@@ -10,7 +10,7 @@ from allocation.models import Booking, Zone
 from allocation.rules.ask import AskDocument, count_of, data_of, duration_of, pin_of
 from allocation.rules.ask.words.document import zones_of
 from allocation.rules.ask.words.numbers import length_of
-from allocation.rules.ask.words.times import duration_words
+from allocation.rules.ask.words.times import NoSuchTime, duration_words, wall
 from allocation.rules.changes import Target
 from allocation.rules.states import RUNNING, State
 from allocation.services.bookings.change.changes import Patch
@@ -151,7 +151,10 @@ class ChangeForm:
             return None
         try:
             moment = datetime.fromisoformat(text)
-            moment = (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).astimezone(UTC)
+            moment = moment if moment.tzinfo else wall(moment.date(), moment.time(), self.zone)
+            moment = moment.astimezone(UTC)
+        except NoSuchTime as error:
+            raise AskError("no_such_time", error.text, name) from None
         except (ValueError, OverflowError):
             raise AskError("not_a_time", coded("time_example"), name) from None
         return moment.replace(microsecond=0)

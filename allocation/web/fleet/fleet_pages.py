@@ -67,6 +67,7 @@ from tenants.models import User
 from tenants.platform.costly import costly
 from tenants.platform.errors import invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.platform.forms.local_times import LocalTimeField
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.list_menu import list_menus
@@ -137,7 +138,7 @@ class DrainForm(forms.Form):
     """The reason of a drain and the deadline for running work."""
 
     reason = forms.CharField(max_length=120, required=False)
-    by = forms.DateTimeField(required=False)
+    by = LocalTimeField(required=False)
 
 
 @costly("fleet")

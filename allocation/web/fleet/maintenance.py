@@ -38,12 +38,14 @@ from tenants.models import User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import SHOWN_ON_PAGE
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, confirm_page
+from tenants.platform.forms.local_times import LocalTimeField, repeated_times
 from tenants.platform.text import whole_number
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
 from tenants.web.parts import counted
 
 OVER_SHOWN = timedelta(days=30)
+TIMES = ("starts", "ends", "drain_by")
 STAGES = {
     "planned": ("clock", "info", "Planned"),
     "running": ("wrench", "wait", "Running"),
@@ -87,7 +89,7 @@ class _Local(forms.DateTimeInput):
         super().__init__(format="%Y-%m-%dT%H:%M")
 
 
-class _Time(forms.DateTimeField):
+class _Time(LocalTimeField):
     """A time of a row. As it is shown it stays, also in the hour that a clock change repeats."""
 
     was: datetime | None = None
@@ -102,9 +104,9 @@ class MaintenanceForm(forms.Form):
 
     where = forms.CharField(max_length=80, label="Rack or node")
     gpu = forms.IntegerField(required=False, min_value=0, max_value=63, label="Only this GPU")
-    starts = forms.DateTimeField(widget=_Local(), label="From")
-    ends = forms.DateTimeField(widget=_Local(), label="Until")
-    drain_by = forms.DateTimeField(required=False, widget=_Local(), label="Drain running work by")
+    starts = LocalTimeField(widget=_Local(), label="From")
+    ends = LocalTimeField(widget=_Local(), label="Until")
+    drain_by = LocalTimeField(required=False, widget=_Local(), label="Drain running work by")
     reason = forms.CharField(max_length=120, label="Reason, shown to users")
     often = forms.ChoiceField(required=False, choices=CHOICES, label="Repeat")
     days = forms.CharField(required=False, max_length=80, label="Days of the month")
@@ -125,6 +127,11 @@ class MaintenanceForm(forms.Form):
         if self.cleaned_data.get("often") and day is None:
             raise forms.ValidationError(refusal_text("repetition_end"))
         return day
+
+    @property
+    def times(self) -> list[datetime | None]:
+        """Returns its times. The form must be valid."""
+        return [self.cleaned_data[name] for name in TIMES]
 
     def terms(self, zone: str) -> MaintenanceTerms:
         """Returns the request in the local time of `zone`. The form must be valid."""
@@ -153,11 +160,16 @@ class MaintenanceChangeForm(forms.Form):
     reason = forms.CharField(max_length=120, label="Reason, shown to users")
 
     def __init__(self, data: QueryDict | None, row: Maintenance) -> None:
-        self._was = {name: getattr(row, name) for name in ("starts", "ends", "drain_by")}
+        self._was = {name: getattr(row, name) for name in TIMES}
         initial = {name: _local(was) for name, was in self._was.items()}
         super().__init__(data, initial={**initial, "reason": row.reason})
         for name, was in self._was.items():
             vars(self.fields[name])["was"] = was
+
+    @property
+    def times(self) -> list[datetime | None]:
+        """Returns its times. The form must be valid."""
+        return [self.cleaned_data[name] for name in TIMES]
 
     def change(self) -> MaintenanceChange:
         """Returns the change of the row. The form must be valid."""
@@ -200,6 +212,7 @@ def ops_maintenance_change(request: HttpRequest, operator: User, maintenance_id:
         "form": form,
         "preview": preview,
         "words": preview and preview_words(preview, "Change maintenance"),
+        "repeated": preview and repeated_times(form.times),
         "is_more": preview is not None and request.POST.get("act") == "save",
         "refusal": refusal,
     }
@@ -231,6 +244,7 @@ def ops_maintenance(request: HttpRequest, operator: User) -> HttpResponse:
         "form": form,
         "preview": preview,
         "words": preview and preview_words(preview),
+        "repeated": preview and repeated_times(form.times),
         "is_more": preview is not None and request.POST.get("act") == "save",
         "refusal": refusal,
         "rows": _rows(now),

@@ -10,7 +10,8 @@ from django.db import connection
 from django.db.models import BooleanField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from tenants.models import AuditEntry, AuditSeal, User
+from tenants.models import AuditEntry, AuditSeal, GpuClass, Tier, User
+from tenants.rules.audit_words import Labels
 from tenants.services.sealed_log.chain import ENTRIES
 
 PAGE = 50
@@ -121,6 +122,12 @@ def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
     return dict(User.objects.filter(id__in=wanted).values_list("id", "username"))
 
 
+def log_labels() -> Labels:
+    """The names of GPU classes and tiers, as pages show them."""
+    classes = dict(GpuClass.objects.values_list("slug", "label"))
+    return Labels(classes, dict(Tier.objects.values_list("slug", "name")))
+
+
 def log_detail(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:
     """The entry's detail without the names of an erased account; `names` are of `log_names`.
 
@@ -174,8 +181,14 @@ def _mentions(tenant_id: UUID | None, words: str) -> Q:
     named = Q(RawSQL(f"({places})", values, BooleanField()))  # noqa: S611 (our constants)
     # By the present name, so that the name of an erased account finds nothing.
     people = User.objects.filter(username__iexact=words).values_list("id", flat=True)
-    found = [str(each) for each in people]
-    return named | Q(object_kind="user", object_id__in=found) if found else named
+    found = {
+        "user": [str(each) for each in people],
+        "tier": list(Tier.objects.filter(name__iexact=words).values_list("slug", flat=True)),
+        "gpu_class": list(GpuClass.objects.filter(label__iexact=words).values_list("slug", flat=True)),
+    }
+    for kind, ids in found.items():
+        named |= Q(object_kind=kind, object_id__in=ids) if ids else Q()
+    return named
 
 
 def _cursor(entry: AuditEntry) -> str:

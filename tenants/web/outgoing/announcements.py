@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django import forms
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -16,6 +15,7 @@ from tenants.access import Actor
 from tenants.models import Announcement, Tenant, User
 from tenants.platform.errors import invalid
 from tenants.platform.forms.actions import form_action_run, id_read
+from tenants.platform.forms.local_times import local_time_read
 from tenants.rules.operator_roles import Area
 from tenants.services.announcements import (
     AnnouncementTerms,
@@ -125,11 +125,7 @@ def _moment(form: QueryDict, name: str) -> datetime | None:
     text = form.get(name, "").strip()
     if not text:
         return None
-    try:
-        found: datetime = forms.DateTimeField().clean(text)
-    except (forms.ValidationError, OverflowError):
-        raise invalid("bad_time", refusal_text("bad_time"), name) from None
-    return found
+    return local_time_read(text, invalid("bad_time", refusal_text("bad_time"), name))
 
 
 urlpatterns = [

@@ -1,14 +1,18 @@
 """What works instead of a request that is beyond bounds: those of any request, or several at once."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request
+from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import request_read
+from allocation.services.decide.cycle import cycle_run
+from allocation.services.quotes.quotes import quote_make
 from billing.rules import Period, midnight
 from billing.services import budget_set
 from tenants.models import Quota, Tier
@@ -21,6 +25,7 @@ from tests.servers.servers import Servers
 from tests.services.bookings.test_remedies import DAY, lab, named, refused
 
 __all__ = ["lab"]
+BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize("ask", [an_ask(600), an_ask(1, hours=24 * 91), an_ask(700, hours=24 * 300)])
@@ -77,3 +82,50 @@ def test_of_a_window_that_a_budget_covers_in_part_the_covered_part_is_offered(re
     shorter = replace(request, ask=replace(request.ask, duration=offered))
     with tenant_tx(lab.tenant_id):
         booking_request(actor=actor, request=shorter, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("now", "date", "offered", "hours"),
+    [
+        ("2027-03-01", "2027-03-27", "2027-03-14T21:00:00+00:00", 8),
+        ("2027-03-14", "2027-04-10", "2027-03-27T21:00:00+00:00", 7),
+        ("2027-10-17", "2027-11-13", "2027-10-30T20:00:00+00:00", 9),
+    ],
+)
+def test_an_offered_date_keeps_the_local_end_that_the_line_named(
+    real_db: Servers, now: str, date: str, offered: str, hours: int
+) -> None:
+    at = datetime.fromisoformat(f"{now}T12:00:00+00:00")
+    lab = a_lab("helix", now=at)
+    with as_system():
+        Tier.objects.filter(slug="standard").update(advance_seconds=14 * 86_400)
+    with tenant_tx(lab.tenant_id):
+        ask, _ = request_read(f"1 h100 {date} 22-6", project=lab.project.slug, zone="Europe/Berlin", now=at)
+    found = refused(lab, ask, now=at)
+    (each,) = (each for each in found.alternatives if "starts" in each)
+    assert (each["starts"], each.get("duration", ask.duration)) == (offered, hours * 3600)
+    (line,) = (each["request"] for each in with_lines(found, ask, BERLIN).alternatives if "starts" in each)
+    assert line.endswith(" 06:00")
+    with tenant_tx(lab.tenant_id):
+        again, _ = request_read(line, project=lab.project.slug, zone="Europe/Berlin", now=at)
+    assert (again.starts, again.duration) == (datetime.fromisoformat(offered), hours * 3600)
+
+
+def test_a_quoted_other_night_lasts_until_the_local_end_that_the_line_named(real_db: Servers) -> None:
+    now = datetime(2027, 10, 28, 12, tzinfo=UTC)
+    lab, night = a_lab("helix", now=now, money="5000"), datetime(2027, 10, 29, 20, tzinfo=UTC)
+    busy = a_booking_request(lab.project, an_ask(1, hours=24, starts=night))
+    with tenant_tx(lab.tenant_id):
+        booking_request(actor=lab.actor, request=busy, now=now)
+    with as_system():
+        cycle_run(now)
+    with tenant_tx(lab.tenant_id):
+        ask, _ = request_read(
+            "1 h100 2027-10-29 22-6", project=lab.project.slug, zone="Europe/Berlin", now=now
+        )
+        asked = replace(a_booking_request(lab.project, ask), zone="Europe/Berlin")
+        quote = quote_make(actor=lab.actor, request=asked, now=now)
+    (later,) = (each for each in quote.options if each.kind == "later")
+    assert later.starts == night + DAY
+    assert later.ends == datetime(2027, 10, 31, 5, tzinfo=UTC)
+    assert later.ask.duration == 9 * 3600

@@ -234,3 +234,12 @@ def test_lengths_of_money_are_below_what_is_asked() -> None:
     assert list(seconds_within(7200, Decimal(5), Decimal(10)))[:3] == [3600, 3240, 1800]
     assert list(seconds_within(7200, Decimal(0), Decimal(10))) == []
     assert list(seconds_within(60, Decimal(1), Decimal(10))) == []
+
+
+def test_a_series_that_is_too_large_and_reaches_too_far_offers_fewer_gpus_on_fewer_dates(lab: Lab) -> None:
+    """Neither alone is enough: the tier books four weeks ahead."""
+    found = series_refused(lab, an_ask(9, hours=0.25, starts=NOW + DAY), 40)
+    assert found.code == "tenant_quota"
+    (each,) = found.alternatives
+    assert (each["count"], each["times"]) == (8, 28)
+    assert each["rrule"] == "FREQ=DAILY;COUNT=28"

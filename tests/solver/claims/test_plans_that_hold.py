@@ -190,3 +190,24 @@ def test_a_start_within_the_guarantee_behind_own_work_names_no_limit_that_was_cu
 
     assert why(site) == ("overtaken", {"own_tenant": 1, "rule": "guarantee"})
     assert why(replace(site, limits=(a_limit("lab", 1, borrow=None),)))[0] == "quota_cut"
+
+
+def test_a_guaranteed_start_behind_a_resume_of_its_own_organisation_names_no_limit_that_was_cut() -> None:
+    """The resumed booking had no notice yet when the start was planned, so its rest did not count."""
+    victim = running("victim", whole("n1-0"), ends=8 * HOUR)
+    resumed = running("resumed", whole("n1-1"), tenant="lab", tier="standard", ends=8 * HOUR)
+    resumed = tuple(replace(row, pauses=1) for row in resumed)
+    planned = a_planned_start(HOUR, 2, whole("n1-0"), strength="guaranteed")
+    claim = replace(a_claim("claim", tier="flex", hours=2, earliest=HOUR), planned=planned)
+    limits = (a_limit("lab", 1, borrow=None), a_limit("firm", 0, borrow=None))
+    site = a_site(claim, held=(*victim, *resumed), fleet=gpus(2), limits=limits)
+
+    def why(site: Snapshot) -> tuple[str, dict[str, object]]:
+        (wait,) = solve(site, POLICY).waits
+        assert wait.starts == NOON + 8 * HOUR
+        assert wait.delayed_by is not None
+        return wait.delayed_by.code, dict(wait.delayed_by.numbers)
+
+    assert why(site) == ("overtaken", {"own_tenant": 1, "rule": "guarantee"})
+    cut = (a_limit("lab", 0, borrow=None), a_limit("firm", 0, borrow=None))
+    assert why(replace(site, limits=cut)) == ("quota_cut", {})

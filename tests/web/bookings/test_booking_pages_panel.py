@@ -13,7 +13,7 @@ from allocation.models import Node, Series, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, duration_text
 from billing.rules import Period
-from tenants.models import Membership, Role
+from tenants.models import Membership, Quota, Role
 from tenants.web.frame import zone_of
 from tests.builders import a_member, a_project, a_tenant
 from tests.roles import as_owner, as_system
@@ -291,6 +291,18 @@ def test_what_repeats_is_priced_for_all_its_dates_and_booked_with_one_button() -
 
 
 @pytest.mark.django_db
+def test_dates_that_a_rule_refuses_are_said_before_the_click() -> None:
+    """The tier books four weeks ahead: the line of the dates until then is one click."""
+    member = panel_site()
+    page = asked(member, q="1 h100 22-6 every day 40 times")
+    assert "of 40 dates can&#x27;t be booked" in page
+    (line,) = re.findall(r'title="(1 h100 from [^"]* 06:00 [^"]*)"\s+data-example>2\d dates</a>', page)
+    shorter = asked(member, q=line)
+    assert "can&#x27;t be booked" not in shorter
+    assert "Book 2" in shorter
+
+
+@pytest.mark.django_db
 def test_the_repeat_fields_write_the_line_and_default_to_two_weeks() -> None:
     member = panel_site()
     fields = {"by": "fields", "count": "1", "classes": "h100", "profile": "", "length": "2h"}
@@ -423,6 +435,17 @@ def test_what_is_wrong_has_its_own_sentence_and_lines_that_are_right_as_one_clic
     assert re.search(r'\?q=1%20h100%202h" title="1 h100 2h" data-example>1</a>', page)
     page = asked(member, q="2 h100")
     assert re.search(r"\?q=2%20h100%201h", page), "a length is one click, too"
+
+
+@pytest.mark.django_db
+def test_a_line_that_is_one_click_is_within_the_quota() -> None:
+    member = panel_site()
+    with as_system():
+        Quota.objects.update(guaranteed_units=3 * 56_000, borrow_limit_units=0)
+    page = asked(member, q="many h100 4h")
+    assert 'title="3 h100 4h" data-example>3 h100 4h</a>' in page
+    assert 'title="4 h100 4h"' not in page
+    assert 'title="8 h100 4h"' not in page
 
 
 @pytest.mark.django_db

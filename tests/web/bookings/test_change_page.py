@@ -26,6 +26,7 @@ from allocation.web.changes.change_form import ChangeForm
 from allocation.web.changes.change_page import preview_of
 from solver.reasons.reason import reason
 from tenants.models import Quota
+from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import a_booking_request, an_ask
@@ -225,6 +226,13 @@ def test_a_start_in_the_hour_that_a_clock_change_repeats_keeps_its_offset(bookin
     shown = {field.name: str(field.value) for field in dragged.fields(None)}
     assert shown["starts"] == "2029-10-28T02:30+01:00"
     assert start_in(ChangeForm.of(booking, berlin).typed(shown), booking) == second
+
+
+def test_a_start_that_a_clock_change_skips_is_refused(booking: Booking) -> None:
+    form = ChangeForm.of(booking, ZoneInfo("Europe/Berlin")).typed({"starts": "2029-03-25T02:30"})
+    with pytest.raises(Refused) as refused:
+        form.patch(booking)
+    assert (refused.value.code, refused.value.param) == ("no_such_time", "starts")
 
 
 def test_a_change_that_was_just_made_can_be_undone_on_the_page(site: Site, booking: Booking) -> None:

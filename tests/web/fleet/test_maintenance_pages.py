@@ -1,7 +1,7 @@
 """Maintenance, failed GPUs and their history on the pages of operators and tenants."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -157,6 +157,28 @@ def test_a_window_in_the_hour_that_a_clock_change_repeats_stays_when_its_form_is
     assert saved.status_code == 302, saved.content.decode()
     now = Maintenance.objects.get()
     assert (now.starts, now.drain_by, now.ends, now.reason) == (second, second, row.ends, "Fans")
+
+
+def test_a_time_that_comes_twice_is_the_first_one_and_the_preview_says_so(operator: Client) -> None:
+    second = a_second_half_past_two().replace(second=0)
+    form = a_form(starts=typed(second), ends=typed(second + timedelta(hours=3)))
+    page = operator.post("/ops/maintenance", form).content.decode()
+    assert "Clocks show 02:30 twice that night: the first one, CEST, is meant." in page
+    assert operator.post("/ops/maintenance", {**form, "act": "save"}).status_code == 302
+    row = Maintenance.objects.get()
+    assert (row.starts, row.ends) == (second - timedelta(hours=1), second + timedelta(hours=3))
+    moved = {"ends": typed(second), "starts": typed(second - timedelta(hours=4)), "reason": "Fans"}
+    page = operator.post(f"/ops/maintenance/{row.id}", {**moved, "act": "look"}).content.decode()
+    assert "02:30 twice that night: the first one" in page
+
+
+def test_a_time_that_a_clock_change_skips_is_refused(operator: Client) -> None:
+    year = timezone.now().year + 1
+    day = max(date(year, 3, each) for each in range(25, 32) if date(year, 3, each).isoweekday() == 7)
+    form = a_form(starts=f"{day}T02:30", ends=f"{day}T09:00")
+    answer = operator.post("/ops/maintenance", form)
+    assert answer.status_code == 422
+    assert "02:30 does not exist in Europe/Berlin" in answer.content.decode()
 
 
 def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:

@@ -9,6 +9,8 @@ from django.utils import timezone
 from allocation.models import Maintenance
 from allocation.web.fleet.maintenance import STAGES, MaintenanceRow
 from allocation.web.parts.times import date_words, dated, moment_words, window_words
+from tenants.platform.errors import Refused, invalid
+from tenants.platform.forms.local_times import local_time_read
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST, SECOND = datetime(2027, 10, 31, 0, 30, tzinfo=UTC), datetime(2027, 10, 31, 1, 30, tzinfo=UTC)
@@ -20,6 +22,20 @@ def test_a_local_time_that_exists_twice_has_its_zone() -> None:
     assert date_words(FIRST, BERLIN).endswith(" 02:30 CEST")
     assert date_words(SECOND, BERLIN).endswith(" 02:30 CET")
     assert moment_words(datetime(2027, 10, 31, 2, 30, tzinfo=UTC), BERLIN, NOW) == "Sun 31 Oct 03:30"
+
+
+def test_a_typed_time_that_exists_twice_is_the_first_one_and_one_that_is_skipped_is_refused() -> None:
+    bad = invalid("bad_time", "Enter a time.", "starts")
+    with timezone.override(BERLIN):
+        assert local_time_read("2027-10-31T02:30", bad) == FIRST
+        assert local_time_read("2027-10-31T02:30+01:00", bad) == SECOND
+        for text, why in {
+            "2027-03-28T02:30": "02:30 does not exist in Europe/Berlin",
+            "soon": "Enter",
+        }.items():
+            with pytest.raises(Refused, match=why) as refused:
+                local_time_read(text, bad)
+            assert (refused.value.code, refused.value.param) == ("bad_time", "starts")
 
 
 @pytest.mark.parametrize("value", [None, ""])

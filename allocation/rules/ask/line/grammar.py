@@ -271,6 +271,7 @@ def _parsed(reading: Reading) -> Parsed:
         array=values.get("array"),
         parallel=values.get("parallel"),
         ends=values.get("ends"),
+        ends_in=str(reading.zone) if "ends" in values else None,
         zones=values.get("zones", ()),
         not_zones=values.get("not_zones", ()),
         storage=values.get("storage"),

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, cast
 
 from allocation.errors import AskError
+from allocation.rules.ask.words.times import length_at
 from tenants.platform.coded import coded
 
 Together = Literal["gpu", "domain", "node", "rack", "any"]
@@ -56,25 +57,24 @@ STORAGE = ("local", "shared")
 """Storage that a request can demand of its nodes."""
 
 GROUP_FIELDS = ("count", "profile", "cores", "memory", "together", "required")
-"""The fields that each group of a mixed request has for itself, besides its class."""
+"""What each group of a mixed request has for itself, besides its class."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskDocument:
     """A request: a number of GPUs, slices or a share, their classes, and a window.
 
-    `classes` are alternatives. `share` is in thousandths of one GPU and not isolated from other
-    shares. Each device comes with `cores` and `memory` (GiB) of its node. `together` is the
-    required or preferred distance of the devices. `duration` is in seconds; times are aware UTC in
-    whole seconds. With `starts` the window is fixed; otherwise it is flexible between `not_before`
-    and `deadline`. With a `workload` (a kind of work) the duration applies to the first class and
-    is scaled by speed for the others. `pin` limits the booking to these nodes, by name, and GPUs,
-    as `node/index`. A mixed request has further `groups`, each on a class of its own; the fields
-    `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
-    With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
-    `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
-    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred. With
-    `host` it counts cores of hosts and no GPUs.
+    `classes` are alternatives. `share` is in thousandths of one GPU and not isolated from other shares. Each
+    device comes with `cores` and `memory` (GiB) of its node. `together` is the required or preferred distance
+    of them. `duration` is in seconds; times are aware UTC in whole seconds. With `starts` the window is
+    fixed; otherwise it is flexible between `not_before` and `deadline`. With a `workload` the duration
+    applies to the first class and is scaled by speed for the others. `pin` limits the booking to these nodes,
+    and GPUs, as `node/index`. A mixed request has further `groups` on classes of their own; the fields
+    `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first. With
+    `most_cost` machines may be rented for it for so much. It runs in one of `zones`, if any, in none of
+    `not_zones`, on nodes with this `storage` and at least `scratch` GB of local space. Nodes that have its
+    `data`, sets of the nodes' cache folders, are preferred. With `host` it counts cores of hosts and no GPUs.
+    `ends_in` is the time zone in which a line named the end of the window; it is not stored.
     """
 
     count: int
@@ -99,6 +99,12 @@ class AskDocument:
     scratch: int = 0
     data: tuple[str, ...] = ()
     host: bool = False
+    ends_in: str | None = field(default=None, compare=False)
+
+    def starting(self, starts: datetime) -> "AskDocument":
+        """The request at another start, with the local end that was named."""
+        seconds = length_at(starts, self.starts, self.duration, self.ends_in)
+        return replace(self, starts=starts, not_before=None, deadline=None, duration=seconds)
 
     @property
     def may_burst(self) -> bool:
@@ -222,7 +228,7 @@ class AskDocument:
 
 
 _NAMES = ("pin", "zones", "not_zones", "data")
-_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "host", "groups", "most_cost"})
+_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "host", "groups", "most_cost", "ends_in"})
 
 
 def classes_asked(ask: Mapping[str, Any]) -> list[str]:
@@ -307,8 +313,7 @@ def seconds_said(value: object, param: str = "duration") -> int:
 def _iso_seconds(value: str, param: str) -> int:
     found = _DURATION.fullmatch(value)
     if found is None or not any(found.groups()) or value.endswith("T"):
-        why = coded("ask_duration_form")
-        raise AskError("not_a_duration", why, param)
+        raise AskError("not_a_duration", coded("ask_duration_form"), param)
     amounts = (int(amount or 0) for amount in found.groups())
     return sum(amount * each for amount, each in zip(amounts, _SECONDS, strict=True))
 

@@ -97,8 +97,9 @@ class Parsed:
 
     Every word belongs to a part, a problem or `noise` (courtesies and articles). With `cheapest`
     the lowest price decides among the options. `array` is a number of runs, of which `parallel` are
-    open at a time. `ends` is the end of a fixed window that names it. A mixed request has further
-    `groups`. `missing` is the part that a line without problems still lacks. Times are aware UTC.
+    open at a time. `ends` is the end of a fixed window that names it, in the zone `ends_in`. A mixed
+    request has further `groups`. `missing` is the part that a line without problems still lacks.
+    Times are aware UTC.
     """
 
     count: int | None
@@ -128,6 +129,7 @@ class Parsed:
     parallel: int | None = None
     groups: tuple[AskGroup, ...] = ()
     ends: datetime | None = None
+    ends_in: str | None = None
     zones: tuple[str, ...] = ()
     not_zones: tuple[str, ...] = ()
     storage: str | None = None
@@ -214,6 +216,7 @@ class Parsed:
             scratch=self.scratch,
             data=self.data,
             host=self.host,
+            ends_in=self.ends_in,
         )
         document.check()
         return document

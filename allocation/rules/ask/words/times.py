@@ -5,7 +5,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
@@ -103,13 +103,28 @@ _NAMED_CLOCKS = {
 }
 
 
-def wall(day: date, clock: time, zone: ZoneInfo) -> datetime:
+def wall(day: date, clock: time, zone: tzinfo) -> datetime:
     """The UTC time of a local time. Raises NoSuchTime if the local time does not exist."""
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=zone.key)
+        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=str(zone))
     return found
+
+
+def length_at(starts: datetime, usual: datetime | None, seconds: int, ends_in: str | None) -> int:
+    """The seconds of a window from another start. Where its end was named in a time zone, it ends at the
+    same local time as the one from `usual`, also where clocks change, if both begin at the same one."""
+    if usual is None or ends_in is None:
+        return seconds
+    zone = ZoneInfo(ends_in)
+    walls = (usual, usual + timedelta(seconds=seconds), starts)
+    begin, last, other = (each.astimezone(zone).replace(tzinfo=None, fold=0) for each in walls)
+    if begin.time() != other.time():
+        return seconds
+    ends = (other + (last - begin)).replace(tzinfo=zone).astimezone(UTC)
+    found = int((ends - starts).total_seconds())
+    return found if found > 0 else seconds
 
 
 def day_bounds(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:

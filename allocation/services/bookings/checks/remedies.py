@@ -72,7 +72,11 @@ def with_remedies(refusal: Refused, ask: AskDocument, tier: str, try_it: TryIt) 
 
 
 def _whole(remedy: Remedy, ask: AskDocument) -> Remedy:
-    """The remedy with nothing where a start replaces an earliest start or a deadline."""
+    """The remedy with nothing where a start replaces an earliest start or a deadline, and with the length
+    that keeps a named end."""
+    length = request_of(remedy, ask).duration
+    if remedy.get("starts") and length != ask.duration:
+        remedy = {**remedy, "duration": length}
     replaced = {name: None for name in ("not_before", "deadline") if getattr(ask, name) is not None}
     return {**remedy, **replaced} if remedy.get("starts") else remedy
 
@@ -130,12 +134,13 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     if "groups" in remedy:
         ask = _with_groups(remedy, ask)
     plain = ("count", "duration", "cores", "memory", "profile", "together", "required", "storage", "scratch")
+    if remedy.get("starts"):
+        ask = ask.starting(datetime.fromisoformat(remedy["starts"]).astimezone(UTC))
     changes = {name: remedy[name] for name in plain if name in remedy}
-    for name in ("starts", "deadline"):
-        if remedy.get(name):
-            changes[name] = datetime.fromisoformat(remedy[name]).astimezone(UTC)
-    if "starts" in changes:
-        changes |= {"not_before": None, "deadline": None}
+    if remedy.get("duration", ask.duration) != ask.duration:
+        changes["ends_in"] = None
+    if remedy.get("deadline"):
+        changes["deadline"] = datetime.fromisoformat(remedy["deadline"]).astimezone(UTC)
     if "gpu_class" in remedy:
         changes["classes"] = (remedy["gpu_class"],)
     changes |= {name: tuple(remedy[name]) for name in ("pin", "zones", "not_zones") if name in remedy}

@@ -29,10 +29,11 @@ from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, Catalogue, Parsed
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.recurrence import Recurrence
 from allocation.rules.workload_names import LABEL as WORKLOAD_LABEL
+from allocation.services.bookings.corrected_lines import LineRules
 from allocation.services.bookings.remedy_lines import with_lines
 from allocation.services.bookings.request_text import kinds_said
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, of_all_dates
+from allocation.services.bookings.series import Repeat, dates_refused, of_all_dates
 from allocation.services.quotes.quotes import cheapest_class, cheapest_first, quote_make
 from allocation.web.bookings.request_panel.array_form import (
     ArraySaid,
@@ -51,6 +52,7 @@ from allocation.web.bookings.request_panel.options import (
 from allocation.web.bookings.request_panel.request_form import (
     SHARE,
     SHARES,
+    ProblemShown,
     RequestFields,
     ask_of_fields,
     fields_of,
@@ -65,10 +67,10 @@ from allocation.web.bookings.request_panel.request_form import (
     where_shown,
 )
 from allocation.web.bookings.request_panel.series_form import (
+    dates_context,
     repeat_of_fields,
     repeat_shown,
     repeat_typed,
-    series_options,
     series_preview,
     series_text,
 )
@@ -130,6 +132,7 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         project = _by_slug(projects, context["said"].project) or project
         context |= _campaigns(project, fields) | _workloads(project, fields)
         tier = _by_slug(tiers, context["said"].tier) or tier
+        context |= _corrected(actor, project, tier, context, now)
         context |= _chosen(project, tier)
         # The tier that was selected before is no demand.
         is_asked = fields.is_chosen or context["said"].tier
@@ -144,6 +147,23 @@ def panel_context(request: HttpRequest, actor: Actor, now: datetime) -> dict[str
         shown = _with_requests(refusal, context, zone_of(actor.time_zone))
         context |= _too_often(refusal) if is_limit else {"refusal": shown}
     return context
+
+
+def _corrected(
+    actor: Actor, project: Project, tier: Tier, context: dict[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Returns the problems of the line with the corrected lines that the rules would admit."""
+    problems: list[ProblemShown] = context["problems"]
+    missing: ProblemShown | None = context["missing"]
+    if not problems and missing is None:
+        return {}
+    zone = zone_of(actor.time_zone)
+    rules = LineRules(project, tier.slug, actor.user_id, now, zone)
+
+    def tried(shown: ProblemShown) -> ProblemShown:
+        return replace(shown, repairs=rules.admitted(shown.repairs, context["read"]))
+
+    return {"problems": [tried(each) for each in problems], "missing": missing and tried(missing)}
 
 
 def _with_requests(refusal: Refused, context: dict[str, Any], zone: ZoneInfo) -> Refused:
@@ -240,8 +260,10 @@ def _priced(
     found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
     if array is not None:
         found["options"] = array_options(found["options"], array, terms.zone, now)
-    if rule is not None:
-        found["options"] = series_options(found["options"], terms, context | found, repeats)
+    if repeat is not None:
+        found |= dates_context(
+            terms, repeat, dates_refused(actor, project, terms, repeat, now), context | found, repeats
+        )
     return found
 
 
@@ -280,6 +302,7 @@ def _understood(
         "text": text,
         "echo": highlights_of(text, parsed),
         "said": parsed,
+        "read": read,
         "problems": [] if parsed.is_for_rules else [problem_shown(each) for each in parsed.problems],
         "missing": problem_shown(parsed.missing) if parsed.missing else None,
         "catalogue": catalogue.every_class,

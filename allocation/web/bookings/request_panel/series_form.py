@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
+from allocation.rules.ask import Repair
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.ask.when.recurrence_words import (
     WORKDAYS,
@@ -17,12 +18,13 @@ from allocation.rules.ask.when.recurrence_words import (
 )
 from allocation.rules.recurrence import Recurrence, recurrence_check
 from allocation.services.bookings.requests import BookingRequest
-from allocation.services.bookings.series import Repeat, Window, series_dates
+from allocation.services.bookings.series import Repeat, Window, rule_of, series_dates
 from allocation.web.bookings.request_panel.options import Repeats
-from allocation.web.bookings.request_panel.request_form import RequestFields
+from allocation.web.bookings.request_panel.request_form import ProblemShown, RequestFields
 from allocation.web.parts.times import date_words
 from billing.rules import money_text
 from tenants.platform.coded import coded
+from tenants.platform.errors import Refused
 from tenants.web.parts import counted
 
 FORTNIGHT = timedelta(days=14)
@@ -118,6 +120,29 @@ def series_preview(request: BookingRequest, repeat: Repeat) -> tuple[BookingRequ
     )
     ask = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
     return replace(request, ask=ask), seen
+
+
+def dates_context(
+    request: BookingRequest,
+    repeat: Repeat,
+    refused: Refused | None,
+    context: dict[str, Any],
+    repeats: Repeats,
+) -> dict[str, Any]:
+    """Returns the options for all dates, and which dates the rules refuse."""
+    options = series_options(context["options"], request, context, repeats)
+    return {"options": options, "dates_refused": refused and _refused_shown(refused, request, repeat)}
+
+
+def _refused_shown(refused: Refused, request: BookingRequest, repeat: Repeat) -> ProblemShown:
+    """Returns the sentence of a refusal, with the line of the dates before the first that is refused."""
+    line = document_text(request.ask, ZoneInfo(request.zone), says_end=repeat.keeps_end)
+    lines = (
+        Repair(f"{each['times']} dates", series_text(line, rule_of(each, repeat.rule)))
+        for each in refused.alternatives
+        if "times" in each
+    )
+    return ProblemShown(refused.sentence, tuple(lines))
 
 
 def series_options(
