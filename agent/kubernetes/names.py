@@ -16,6 +16,17 @@ NODE = "gpu-portal/node"
 TENANT = "gpu-portal/tenant"
 PROJECT = "gpu-portal/project"
 """Labels of the namespaces of projects."""
+HOLDS = "gpu-portal/holds"
+"""Without Kueue: label of a quota, and of the pods that keep its devices taken, with the PriorityClass of the
+booking's part."""
+RANKS = "gpu-portal."
+"""Without Kueue: what the names of bookings' PriorityClasses begin with."""
+HOLDER = "gpu-portal-holder"
+"""PriorityClass of the pods that keep devices taken, which the chart makes."""
+POLICY = "gpu-portal-bookings"
+"""The policy of the chart that keeps each booking's PriorityClass to its namespace and node."""
+NAMESPACE = "gpu-portal/namespace"
+HOST = "gpu-portal/host"
 PLACES = "gpu-portal/places"
 ALLOCATIONS = "gpu-portal/allocations"
 RUN = "gpu-portal/run"
@@ -51,6 +62,22 @@ def queue_names_of(allocation: DesiredAllocation) -> QueueNames:
 def flavor_name(queue: str, node: str) -> str:
     """Returns the name of the booking's part on a node."""
     return bounded(f"{queue}.{node.lower()}", f"{queue}/{node}")
+
+
+def rank_name(queue: str, node: str) -> str:
+    """Returns the name of the PriorityClass of the booking's part on a node. A quota can select only
+    names that fit labels."""
+    return bounded(f"{RANKS}{queue}.{node.lower()}", f"{queue}/{node}")
+
+
+def quota_name(local: str, node: str) -> str:
+    """Returns the name of the ResourceQuota of the booking's part on a node."""
+    return bounded(f"{local}.{node.lower()}", f"{local}/{node}")
+
+
+def holder_name(part: str, slot: int) -> str:
+    """Returns the name of the pod that keeps a place taken."""
+    return bounded(f"{part}.{slot}", f"{part}/{slot}")
 
 
 def bounded(name: str, key: str) -> str:
