@@ -129,7 +129,7 @@ class SeenQuota:
     @property
     def is_held(self) -> bool:
         """Whether it admits no pod."""
-        return not any(map(quantity, self.hard.values()))
+        return quantity(self.hard.get("pods", "1")) == 0
 
     @property
     def is_known(self) -> bool:

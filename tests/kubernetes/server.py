@@ -12,10 +12,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from agent.kubernetes import api
 from agent.kubernetes.api import Object, Resource
+from tests.kubernetes.admission import Admission
 from tests.kubernetes.store import RESOURCES, Refusal, Store
 
 VERSION = "v1.32.4"
 ENGINE_TOKEN = "engine"
+HOLDERS = "gpu-agents"
+"""The namespace of the chart, and of the pods that hold devices."""
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -43,6 +46,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.store = Store()
+        self.store.admit = Admission(self.store, HOLDERS).admit
         self.asked: set[tuple[str, str, str]] = set()
         self.denied: set[tuple[str, str, str]] = set()
         self.writes: list[str] = []
