@@ -45,9 +45,7 @@ class Admission:
                 continue
             host = pod["spec"].get("nodeSelector", {}).get(HOSTNAME)
             if (namespace, host) != (notes[names.NAMESPACE], notes[names.HOST]):
-                raise _forbidden(
-                    pod, "its PriorityClass is of a booking in another namespace or on another node"
-                )
+                raise _forbidden(pod, "its PriorityClass is for another namespace or node")
 
     def _quotas(self, pod: Object) -> None:
         for quota in self._store.all(api.QUOTAS):

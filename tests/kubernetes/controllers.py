@@ -307,7 +307,7 @@ class Controllers:
         return all(each["key"] in tolerated for each in node["spec"].get("taints", ()))
 
     def _fits(self, node: Object, pod: Object, gone: Collection[str] = ()) -> bool:
-        """Whether a node has room, without pods that are `gone`, and with those that have been promised it."""
+        """Whether a node has room, without pods that are `gone`, and with those that were promised it."""
         used: Counter[str] = Counter()
         for other in self.store.all(api.PODS):
             meta, promised = other["metadata"], other.get("status", {}).get("nominatedNodeName")
