@@ -8,13 +8,15 @@ from agent.kubernetes.api import Object, Resource
 from agent.kubernetes.objects import HOSTNAME, quantity
 from tests.kubernetes.store import Refusal, Store
 
+HOLDERS = "gpu-agents"
+"""The namespace of the chart, and of the pods that hold devices."""
+
 
 class Admission:
-    """`holders` is the namespace for pods that hold devices, as the chart's policy has it."""
+    """See Store.admit."""
 
-    def __init__(self, store: Store, holders: str) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._holders = holders
 
     def admit(self, resource: Resource, data: Object) -> None:
         if resource is api.PODS:
@@ -36,15 +38,14 @@ class Admission:
         """What templates/policy.yaml of the chart says in CEL."""
         if self._store.find(api.POLICIES, names.POLICY) is None:
             return
-        name, namespace = pod["spec"].get("priorityClassName"), pod["metadata"]["namespace"]
-        if name == names.HOLDER and namespace != self._holders:
-            raise _forbidden(pod, "its PriorityClass is for the pods that hold devices")
         for rank in self._store.all(api.RANKS):
-            notes = rank["metadata"].get("annotations", {})
-            if names.BOOKING not in rank["metadata"].get("labels", {}) or rank["metadata"]["name"] != name:
+            meta = rank["metadata"]
+            if names.BOOKING not in meta["labels"] or meta["name"] != pod["spec"].get("priorityClassName"):
                 continue
-            host = pod["spec"].get("nodeSelector", {}).get(HOSTNAME)
-            if (namespace, host) != (notes[names.NAMESPACE], notes[names.HOST]):
+            host = meta["annotations"].get(names.HOST)
+            aims = pod["spec"].get("nodeSelector", {}).get(HOSTNAME)
+            here = pod["metadata"]["namespace"] == meta["annotations"][names.NAMESPACE]
+            if not here or host not in (None, aims):
                 raise _forbidden(pod, "its PriorityClass is for another namespace or node")
 
     def _quotas(self, pod: Object) -> None:

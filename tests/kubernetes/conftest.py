@@ -10,8 +10,9 @@ from tests.agent.desk import Desk, seen
 from tests.agent.engine_process import EngineProcess
 from tests.agent.portal_fixture import portal
 from tests.agent.processes import Portal
+from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.controllers import Controllers
-from tests.kubernetes.server import ENGINE_TOKEN, HOLDERS, ApiServer
+from tests.kubernetes.server import ENGINE_TOKEN, ApiServer
 from tests.kubernetes.site import Site
 
 __all__ = ["portal"]

@@ -17,8 +17,6 @@ from tests.kubernetes.store import RESOURCES, Refusal, Store
 
 VERSION = "v1.32.4"
 ENGINE_TOKEN = "engine"
-HOLDERS = "gpu-agents"
-"""The namespace of the chart, and of the pods that hold devices."""
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -46,7 +44,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.store = Store()
-        self.store.admit = Admission(self.store, HOLDERS).admit
+        self.store.admit = Admission(self.store).admit
         self.asked: set[tuple[str, str, str]] = set()
         self.denied: set[tuple[str, str, str]] = set()
         self.writes: list[str] = []

@@ -3,8 +3,9 @@
 from agent.kubernetes import api
 from agent.kubernetes.api import Object
 from agent.kubernetes.bodies import RANK
-from agent.kubernetes.names import BOOKING, HOLDER, POLICY
+from agent.kubernetes.names import BOOKING, HOLDER, NAMESPACE, POLICY
 from agent.kubernetes.objects import HOSTNAME
+from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.controllers import QUEUE, STUBBORN, is_over
 from tests.kubernetes.store import JOBS, Store
 
@@ -101,8 +102,8 @@ class Site:
 
     def plain(self) -> None:
         """What the chart makes where there is no Kueue."""
-        holder = {"metadata": {"name": HOLDER}, "value": RANK - 1, "preemptionPolicy": "Never"}
-        self.store.create(api.RANKS, holder)
+        meta = {"name": HOLDER, "labels": {BOOKING: "none"}, "annotations": {NAMESPACE: HOLDERS}}
+        self.store.create(api.RANKS, {"metadata": meta, "value": RANK - 1, "preemptionPolicy": "Never"})
         body = {"metadata": {"name": POLICY}, "spec": {"policyName": POLICY, "validationActions": ["Deny"]}}
         self.store.create(api.POLICIES, body)
 

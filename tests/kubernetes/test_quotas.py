@@ -8,9 +8,10 @@ from agent.kubernetes.names import ENDS, HOLDS, PAUSE_AT
 from tests.agent.builders import HOUR
 from tests.agent.desk import Desk, now, seen
 from tests.agent.engine_process import EngineProcess
+from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.conftest import TEAM
 from tests.kubernetes.controllers import Controllers
-from tests.kubernetes.server import HOLDERS, ApiServer
+from tests.kubernetes.server import ApiServer
 from tests.kubernetes.site import Site
 from tests.kubernetes.store import JOBS, Refusal
 
