@@ -7,7 +7,6 @@ from decimal import ROUND_DOWN, Decimal
 
 from agent.kubernetes import names
 from agent.kubernetes.api import Object, Resource
-from agent.kubernetes.names import QueueNames
 from agent.kubernetes.objects import (
     HOST,
     HOSTNAME,
@@ -20,6 +19,7 @@ from agent.kubernetes.objects import (
     quantity,
 )
 from wire import DesiredAllocation, Notice
+from wire.kubernetes_names import QueueNames
 
 RANK = 1_000_000
 """Value of the PriorityClass of bookings. That of the pods which hold devices is less, and that of pods

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.kubernetes import names
 from agent.kubernetes.api import Object
+from wire.kubernetes_names import RANKS
 
 HOSTNAME = "kubernetes.io/hostname"
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb(\.[a-z0-9.]+)?)")
@@ -60,7 +61,7 @@ class SeenPod:
     @property
     def is_marked(self) -> bool:
         """Whether it says that it is a booking's, or keeps a booking's devices."""
-        return bool(self.booking or self.holds) or self.rank.startswith(names.RANKS)
+        return bool(self.booking or self.holds) or self.rank.startswith(RANKS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

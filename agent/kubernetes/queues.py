@@ -33,7 +33,7 @@ from agent.kubernetes.bodies import (
     resource_groups,
 )
 from agent.kubernetes.cluster import View
-from agent.kubernetes.names import QueueNames, flavor_name, queue_names_of
+from agent.kubernetes.names import flavor_name, queue_names_of
 from agent.kubernetes.objects import (
     Part,
     SeenLocal,
@@ -45,6 +45,7 @@ from agent.kubernetes.parts import BookingParts, queue_name
 from agent.plan.bookings import WantedBooking
 from agent.ports.gpu import RetryLater
 from wire import Notice
+from wire.kubernetes_names import QueueNames
 
 log = logging.getLogger(__name__)
 

@@ -25,12 +25,13 @@ from agent.kubernetes.bodies import (
     rank_body,
 )
 from agent.kubernetes.cluster import KubernetesCluster, View
-from agent.kubernetes.names import holder_name, queue_names_of, quota_name, rank_name
+from agent.kubernetes.names import holder_name, queue_names_of, quota_name
 from agent.kubernetes.objects import Part, SeenNode, SeenPod, SeenQuota
 from agent.kubernetes.parts import GRACE_S, BookingParts, PartSettings, queue_name
 from agent.plan.bookings import WantedBooking
 from agent.ports.gpu import RetryLater
 from wire import Notice
+from wire.kubernetes_names import rank_name
 
 log = logging.getLogger(__name__)
 
