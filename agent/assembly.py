@@ -91,6 +91,7 @@ def node_assemble(
         jobs=jobs,
         available_mb=_available_memory(slices, hardware.cgroups),
         group_use=_group_use(slices, hardware),
+        links_use=hardware.links_use,
         notebooks=_notebooks(options, hardware, directory),
         data=data,
         stager=_stager(options, data, stack),

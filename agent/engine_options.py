@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.amd.partitions import PARTITIONS
+from agent.ports.host_cores import cores_parse
 from agent.slurm.parse import hosts_expand
+
+MOST_CORES = 1 << 14
 
 
 def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -66,6 +69,62 @@ def amd_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) 
         help="give the GPUs of AMD to bookings, in place of NVIDIA's: whole, and in slices: partitions"
         " of this kind; spx: whole only (needs --device-permissions)",
     )
+
+
+def cores_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the options of work without a GPU."""
+    default = environment.get
+    parser.add_argument(
+        "--host-cores",
+        type=cores_checked,
+        default=default("GPU_AGENT_HOST_CORES", ""),
+        metavar="LIST",
+        help="give these cores of the host, as 48-63, to bookings without a GPU, in place of GPUs",
+    )
+    parser.add_argument(
+        "--host-memory",
+        type=int,
+        default=int(default("GPU_AGENT_HOST_MEMORY", "0")),
+        metavar="MIB",
+        help="with --host-cores: memory of the host for all of these bookings together",
+    )
+
+
+def leave_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the options that leave cores and memory to a second agent of the host."""
+    default = environment.get
+    parser.add_argument(
+        "--leave-cores",
+        type=cores_checked,
+        default=default("GPU_AGENT_LEAVE_CORES", ""),
+        metavar="LIST",
+        help="give these cores of the host to no booking of GPUs: a second agent has them as --host-cores",
+    )
+    parser.add_argument(
+        "--leave-memory",
+        type=int,
+        default=int(default("GPU_AGENT_LEAVE_MEMORY", "0")),
+        metavar="MIB",
+        help="with --leave-cores: memory of the host that goes with them",
+    )
+
+
+def cores_checked(text: str) -> str:
+    """Returns a list of cores as it was written. Raises ValueError."""
+    cores = cores_parse(text)
+    if len(set(cores)) != len(cores) or any(not 0 <= core < MOST_CORES for core in cores):
+        raise ValueError(f"{text!r}: write cores as 48-63,128")
+    return text
+
+
+def cores_refusal(options: argparse.Namespace) -> str:
+    """Returns why the options of cores do not go together; empty where they do."""
+    if options.engine != "device" and (options.host_cores or options.leave_cores):
+        name = options.engine.capitalize()
+        return f"{name} gives the cores of its nodes itself: book work without a GPU there, in {name}"
+    if options.host_cores and options.host_memory <= 0:
+        return "--host-cores needs --host-memory: MiB of the host for the bookings on them"
+    return ""
 
 
 def models_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from agent.amd.gpu import AmdGpu
 from agent.amd.library import Smi, library_load
 from agent.amd.measure import AmdWatch
 from agent.amd.processors import AmdDeviceNodes, Processors
+from agent.cores.port import HostCores
 from agent.device_files.listed import devices_read
 from agent.device_files.port import FileDevices, FileWatch, ListedNodes
 from agent.doctor.driver import ExaminedDriver, driver_load
@@ -37,9 +38,15 @@ from agent.owner.device_acls import Access, SetFacl
 from agent.owner.hooks import ModeHooks
 from agent.owner.slices import LOGINS_FOLDER, device_number
 from agent.ports.gpu import GpuPort, WatchPort, watched
-from agent.ports.group_use import GroupUse
+from agent.ports.group_use import GroupUse, LinkUse, links_use
 from agent.ports.handover import HandoverObserver
-from agent.ports.host_cores import CoreTopology, core_topology_read
+from agent.ports.host_cores import (
+    CoreDevices,
+    CoreTopology,
+    core_device,
+    core_topology_read,
+    cores_parse,
+)
 from agent.ports.notebook_programs import NotebookStarter
 from agent.ports.programs import HostPrograms, Programs
 from agent.ports.suspender import Suspender, cuda_checkpoint_find
@@ -59,8 +66,9 @@ class NodeHardware:
     """The drivers of this node, and the machine around them. `jobs` makes, from the accounts of
     members and the agent's state, the jobs of another scheduler that holds the devices. `account_of` is
     set where members need no account of the host. `group_use` reads what a booking uses where no cgroup
-    does. `starter` is for notebooks; None: they start as the accounts of their owners. `files_of` is set
-    where programs find a device by its files, and `rocm_name_of` where they find it by its name for ROCm."""
+    does, `links_use` the node's RDMA adapters. `starter` is for notebooks; None: they start as the accounts
+    of their owners. `files_of` is set where programs find a device by its files, and `rocm_name_of` where
+    they find it by its name for ROCm."""
 
     port: GpuPort
     watch: WatchPort
@@ -84,6 +92,7 @@ class NodeHardware:
     files_of: Callable[[str], tuple[str, ...]] | None = None
     rocm_name_of: Callable[[str], str] | None = None
     group_use: Callable[[str], GroupUse | None] | None = None
+    links_use: Callable[[], LinkUse | None] = links_use
     is_only_owner: Callable[[], bool] = dataclasses.field(default_factory=lambda: OtherSchedulers().none)
 
     def inventory(self) -> wire.Inventory:
@@ -187,6 +196,51 @@ def amd_open(
     return AmdParts(port, watch, AmdDeviceNodes(opened[0]), lambda device: opened[0].device(device).rocm_name)
 
 
+def _cores(options: argparse.Namespace, directory: AccountDirectory) -> NodeHardware:
+    """Cores of this host for work without a GPU. Raises ValueError."""
+    if options.device_permissions != "off" or options.cdi or options.device_list or options.leave_cores:
+        raise ValueError("--host-cores gives no device files: leave out options about GPUs and devices")
+    cores = cores_parse(options.host_cores)
+    programs = HostPrograms(name_of=directory.name)
+    host = dataclasses.replace(
+        host_read(options.name), cores=len(cores), memory_mb=options.host_memory, numa=lambda _: None
+    )
+    port = HostCores(
+        {core_device(options.name, core): core for core in sorted(cores)},
+        options.host_memory,
+        programs=programs,
+        bookings=options.state.absolute() / "bookings",
+        signal_process=process_signal,
+    )
+    machine = NodeHardware(
+        port,
+        FileWatch(lambda pid: process_user(pid, directory.name)),
+        host,
+        ListedNodes(()),
+        programs,
+        suspender=None,
+        owners=(port,),
+        topology=lambda _: CoreDevices({0: cores}),
+    )
+    limited = _limited(machine, options)
+    return dataclasses.replace(limited, port=port.kept_by(limited.cgroups))
+
+
+def _left(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware:
+    """The same without the cores and the memory that another agent of this host gives to bookings.
+
+    Raises ValueError.
+    """
+    cores, host = frozenset(cores_parse(options.leave_cores)), machine.host
+    if len(cores) >= host.cores or options.leave_memory >= host.memory_mb:
+        raise ValueError("--leave-cores and --leave-memory leave nothing to bookings of GPUs")
+    host = dataclasses.replace(
+        host, cores=host.cores - len(cores), memory_mb=host.memory_mb - options.leave_memory
+    )
+    read = machine.topology
+    return dataclasses.replace(machine, host=host, topology=lambda near: read(near).without(cores))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
     """Where a node's hardware is from: its drivers, or what development puts in their place.
@@ -217,14 +271,18 @@ def hardware_open(
     """
     if options.device_list and options.amd:
         raise ValueError("a node has GPUs of AMD or a list of devices: not both --amd and --device-list")
+    if options.host_cores:
+        return _cores(options, directory)
     if options.device_list:
-        return _limited(_listed(options, directory), options)
-    if options.amd:
+        machine = _listed(options, directory)
+    elif options.amd:
         if options.device_permissions == "off":
             # A program with ROCm opens the files of all GPUs that it may open, whichever it uses.
             raise ValueError("--amd needs --device-permissions: open files prove that a GPU is empty")
-        return _limited(platform.amd(options, directory, stack), options)
-    return _limited(platform.hardware(options, directory, stack), options)
+        machine = platform.amd(options, directory, stack)
+    else:
+        machine = platform.hardware(options, directory, stack)
+    return _limited(_left(machine, options), options)
 
 
 def _limited(machine: NodeHardware, options: argparse.Namespace) -> NodeHardware:

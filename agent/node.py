@@ -14,7 +14,7 @@ from agent.owner.shares import NodeContext
 from agent.owner.slices import Slices
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuPort, WatchPort
-from agent.ports.group_use import GroupUse
+from agent.ports.group_use import GroupUse, LinkUse
 from agent.ports.handover import Handover
 from agent.ports.programs import Programs, account_same
 from agent.ports.suspender import Suspender
@@ -57,9 +57,9 @@ class Node:
     programs to the devices of their booking. With `jobs` another scheduler gives the devices on
     the portal's behalf. `available_mb` returns the memory that a booking's own
     limit leaves for a pause, in MiB; `group_use` what its programs have
-    used of the host. Without `notebooks` the node offers none. `data` has the data sets of
-    its cache folder, into which the `stager` fetches missing ones. Free host cores may be lent to
-    bookings, but for `cores_kept`; None: none are.
+    used of the host, `links_use` what RDMA adapters have carried. Without `notebooks` the node
+    offers none. `data` has the data sets of its cache folder, into which the `stager` fetches
+    missing ones. Free host cores may be lent to bookings, but for `cores_kept`; None: none are.
     """
 
     keys: Keys
@@ -87,3 +87,4 @@ class Node:
     cores_kept: int | None = None
     available_mb: Callable[[str], int | None] = lambda booking: None
     group_use: Callable[[str], GroupUse | None] = lambda booking: None
+    links_use: Callable[[], LinkUse | None] = lambda: None

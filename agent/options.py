@@ -7,7 +7,14 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agent.engine_options import amd_option, device_list_option, engine_options
+from agent.engine_options import (
+    amd_option,
+    cores_options,
+    cores_refusal,
+    device_list_option,
+    engine_options,
+    leave_options,
+)
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
 
@@ -52,6 +59,8 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     )
     device_list_option(parser, environment)
     amd_option(parser, environment)
+    cores_options(parser, environment)
+    leave_options(parser, environment)
     engine_options(parser, environment)
     _booking_options(parser, environment)
     _data_options(parser, environment)
@@ -59,7 +68,10 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     _share_options(parser, environment)
     _protection_options(parser, environment)
     _metrics_options(parser, environment)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if refusal := cores_refusal(options):
+        parser.error(refusal)
+    return options
 
 
 def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

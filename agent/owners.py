@@ -42,7 +42,7 @@ class OwnerChannel:
         self._node = node
         self._records = records
         self._suspensions = suspensions
-        self._uses = HostUses(node.group_use)
+        self._uses = HostUses(node.group_use, node.links_use)
         self._place = node.place or NodeContext(node.keys.identity.node, node.handover.root)
 
     @property

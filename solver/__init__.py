@@ -38,6 +38,7 @@ from solver.model.limits import Cap as Cap
 from solver.model.limits import DatedGuarantee as DatedGuarantee
 from solver.model.limits import Limit as Limit
 from solver.model.limits import Override as Override
+from solver.model.limits import TierPart as TierPart
 from solver.model.limits import Used as Used
 from solver.model.plan import Alternative as Alternative
 from solver.model.plan import Assign as Assign

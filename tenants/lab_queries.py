@@ -2,14 +2,17 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import TypeVar
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from tenants.access import Actor
-from tenants.models import DatedGuarantee, Lab, LabLead, PersonQuota, Project, Quota, QuotaWindow
+from tenants.models import DatedGuarantee, Lab, LabLead, LabQuota, PersonQuota, Project, Quota, QuotaWindow
 from tenants.platform.errors import missing
 from tenants.rules.limit_times import Times
+
+OwnersQuota = TypeVar("OwnersQuota", Quota, LabQuota)
 
 
 def labs_led(actor: Actor) -> set[UUID]:
@@ -97,25 +100,25 @@ def times_of(row: QuotaWindow) -> Times:
 
 
 def guarantees_to_come(now: datetime) -> QuerySet[DatedGuarantee]:
-    """The dated guarantees that are in force or still to begin; row-level security may narrow them to one
-    tenant."""
+    """The dated guarantees of tenants, labs and projects that are in force or still to begin; row-level
+    security may narrow them to one tenant."""
     return DatedGuarantee.objects.filter(ended=None, ends__gt=now).order_by("starts", "id")
 
 
-def quotas_now(rows: Iterable[Quota], now: datetime) -> list[Quota]:
+def quotas_now(rows: Iterable[OwnersQuota], now: datetime) -> list[OwnersQuota]:
     """The quotas with the guarantees that are in force. To read, never to save."""
     found, dated = list(rows), guarantees_now(now)
     for row in found:
-        if row.project_id is None:
-            key = (row.tenant_id, row.gpu_class_id)
-            row.guaranteed_units = dated.get(key, row.guaranteed_units)
+        key = (_owner_of(row), row.gpu_class_id)
+        row.guaranteed_units = dated.get(key, row.guaranteed_units)
     return found
 
 
+def _owner_of(row: Quota | LabQuota) -> UUID:
+    return row.lab_id if isinstance(row, LabQuota) else row.project_id or row.tenant_id
+
+
 def guarantees_now(now: datetime) -> dict[tuple[UUID, str], int]:
-    """The units of dated guarantees that are in force, by tenant and class."""
+    """The units of dated guarantees that are in force, by the tenant, lab or project, and class."""
     rows = guarantees_to_come(now).filter(starts__lte=now)
-    return {
-        (tenant, name): units
-        for tenant, name, units in rows.values_list("tenant_id", "gpu_class_id", "guaranteed_units")
-    }
+    return {(row.owner_id, row.gpu_class_id): row.guaranteed_units for row in rows}

@@ -1,5 +1,6 @@
 """Makers of pauses, for tests of what people and programs see of them."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from allocation.features.appeals.models import PauseAppeal
@@ -13,8 +14,8 @@ from tests.roles import as_owner, as_system
 GRACE = timedelta(minutes=10)
 
 
-def a_decision(now: datetime) -> Decision:
-    """A decision that says nothing, of the live policy."""
+def a_decision(now: datetime, counts: Mapping[str, int] | None = None) -> Decision:
+    """A decision that says nothing, of the live policy; `counts` are the rows of parts of its plan."""
     with as_system():
         policy, _ = PolicyVersion.objects.get_or_create(
             number=1, defaults={"document": {}, "state": "live", "created": now}
@@ -29,6 +30,7 @@ def a_decision(now: datetime) -> Decision:
             software="",
             solve_ms=0,
             leader_term=0,
+            counts=dict(counts or {}),
         )
 
 

@@ -82,6 +82,7 @@ from wire.notebooks import (
     ReportedNotebook,
 )
 from wire.reports import (
+    HOST_CORE,
     CheckFact,
     CheckResult,
     Enforcement,
@@ -114,6 +115,7 @@ __all__ = [
     "DATA_PATTERN",
     "DATA_SETS_MAX",
     "ESCALATION_SINCE",
+    "HOST_CORE",
     "HOST_SINCE",
     "HOST_USES_MAX",
     "LEASES_SINCE",

@@ -52,6 +52,10 @@ class Peer:
     path: PciePath | None
 
 
+HOST_CORE = "Host core"
+"""The product name of a device that is a core of a host, for work without a GPU."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryGpu:
     """A GPU. `name` is NVML's product name, which differs between drivers; `device_id` and

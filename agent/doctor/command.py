@@ -22,10 +22,16 @@ from agent.amd.library import Smi, library_load
 from agent.doctor.amd import amd_checks
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
-from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.host import HostOptions, core_checks, host_checks
 from agent.doctor.kubernetes import Asked, kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
-from agent.engine_options import amd_option, device_list_option, kubernetes_options, models_option
+from agent.engine_options import (
+    amd_option,
+    cores_options,
+    device_list_option,
+    kubernetes_options,
+    models_option,
+)
 from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
 from agent.slurm.commands import SlurmCommands
@@ -84,6 +90,8 @@ def _checks(
         nodes = [name for name in options.nodes.split(",") if name]
         own = Asked(nodes, options.gpu_models, options.kubernetes_bookings, options.kubernetes_holders)
         return [*pod_checks(asked), *kubernetes_checks(api, own)]
+    if options.host_cores:
+        return [*host_checks(asked), *core_checks(options.host_cores, options.host_memory)]
     return [*host_checks(asked), *of_driver()]
 
 
@@ -197,6 +205,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     device_list_option(parser, environment)
     amd_option(parser, environment)
+    cores_options(parser, environment)
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     models_option(parser, environment)

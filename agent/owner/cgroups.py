@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.owner.shares import ActiveBooking
 from agent.ports.group_use import GroupUse, group_use
-from agent.ports.host_cores import cores_text
+from agent.ports.host_cores import cores_parse, cores_text
 from agent.ports.programs import Programs
 from agent.ports.systemd import available_mb
 
@@ -89,6 +89,20 @@ class Cgroups:
     def use(self, booking: str) -> GroupUse | None:
         """Returns what its programs have used; None while it has no group."""
         return group_use(self._root / booking)
+
+    def on_cores(self) -> dict[int, tuple[int, ...]]:
+        """Returns the programs in groups that are kept to some cores, by core."""
+        found: dict[int, tuple[int, ...]] = {}
+        for group in sorted(self._root.glob("*.*/")):
+            try:
+                cores = cores_parse((group / "cpuset.cpus").read_text())
+                pids = tuple(map(int, (group / "cgroup.procs").read_text().split()))
+            except (OSError, ValueError) as error:
+                log.debug("%s is not read: %s", group, error)
+                continue
+            for core in cores if pids else ():
+                found[core] = (*found.get(core, ()), *pids)
+        return found
 
     def _limit(self, group: Path, part: ActiveBooking) -> None:
         group.mkdir(exist_ok=True)

@@ -12,8 +12,8 @@ from typing import Any
 import wire
 from agent.host.network import Network
 from agent.ports.gpu import GpuError
-from agent.ports.handover import booking_full_name, exports, host_environment
-from agent.ports.host_cores import CoreTopology, cores_text
+from agent.ports.handover import NO_GPU, booking_full_name, exports, host_environment
+from agent.ports.host_cores import CoreTopology, core_of_device, cores_text
 
 SAVED, PROGRESS, NOTICE = "saved", "progress", "notice.json"
 HOSTS, MACHINES = "hosts", "machines"
@@ -55,8 +55,10 @@ class NodeContext:
     rocm_name_of: Callable[[str], str] | None = None
     data: Path | None = None
 
-    def alone(self, device: str) -> dict[str, str]:
+    def alone(self, device: str) -> Mapping[str, str]:
         """Returns the variables by which a program finds one device. Raises GpuError."""
+        if core_of_device(device) is not None:
+            return NO_GPU
         if self.files_of is not None:
             return _file_list((self.files_of(device),))
         if self.rocm_name_of is not None:
@@ -131,6 +133,11 @@ class ActiveBooking:
         return self.sliced or bool(self.shares)
 
     @property
+    def is_without_gpu(self) -> bool:
+        """Whether its devices are cores of the host."""
+        return any(core_of_device(device) is not None for device in self.devices)
+
+    @property
     def port(self) -> int:
         """Where its processes meet: the same on every node, below the ports that kernels lend."""
         return meeting_port(self.name)
@@ -147,7 +154,9 @@ class ActiveBooking:
 
     @property
     def world_size(self) -> int:
-        """Its devices on all nodes."""
+        """Its devices on all nodes; without a GPU one process on each node."""
+        if self.is_without_gpu:
+            return len(self.members)
         return sum(member.devices for member in self.members)
 
 
@@ -319,6 +328,8 @@ def _device_variables(part: ActiveBooking, only: int | None, *, contained: bool 
     if contained and part.inside:
         indexes = (0,) if one else part.inside
     count = str(len(devices))
+    if part.is_without_gpu:
+        return {**NO_GPU, "NPROC_PER_NODE": "1", "PET_NPROC_PER_NODE": "1"}
     if part.files:
         found = _file_list(part.files[chosen])
         return {**found, "NPROC_PER_NODE": count, **_numa_variables(part, chosen)}

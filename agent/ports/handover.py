@@ -193,6 +193,10 @@ def write_atomic(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+"""Variables with which a program, also in a container, finds no GPU."""
+
+
 def _environment(allocation: DesiredAllocation) -> dict[str, str]:
     ends = datetime.fromtimestamp(allocation.ends, UTC).isoformat()
     return {

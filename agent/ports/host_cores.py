@@ -5,6 +5,7 @@ is what makes them the same after a restart of the agent.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -39,6 +40,34 @@ class CoreTopology:
         nodes = sorted(self.cores, key=lambda node: (node != gpu_numa, node))
         free = [core for node in nodes for core in self.cores[node] if core not in taken]
         return tuple(sorted(free[:count])) if len(free) >= count else ()
+
+    def without(self, cores: Collection[int]) -> "CoreTopology":
+        """Return the same without some cores, which another agent of this host gives to bookings."""
+        left = {node: tuple(each for each in all_ if each not in cores) for node, all_ in self.cores.items()}
+        return CoreTopology(left, self.gpu_numa)
+
+
+class CoreDevices(CoreTopology):
+    """The topology where each device is a core of the host: its core is itself."""
+
+    def choose(self, gpu: str, count: int, taken: Collection[int]) -> tuple[int, ...]:
+        """Return the core of the device, however many cores its booking counts with it."""
+        core = core_of_device(gpu)
+        return () if core is None else (core,)
+
+
+CORE = "CORE-"
+"""Begins what stands for the UUID of a device that is a core of a host."""
+
+
+def core_device(node: str, core: int) -> str:
+    """What stands for the UUID of a core: unlike that of any other node's, and short."""
+    return f"{CORE}{hashlib.sha256(node.encode()).hexdigest()[:12]}-{core}"
+
+
+def core_of_device(device: str) -> int | None:
+    """The core's number; None: the device is no core."""
+    return int(device.rpartition("-")[2]) if device.startswith(CORE) else None
 
 
 def numa_node(pci: str, devices: Path = PCI_DEVICES) -> int | None:

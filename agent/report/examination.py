@@ -107,7 +107,7 @@ def checks_read(results: Mapping[str, Any]) -> tuple[wire.CheckResult, ...]:
 def doctor_command(doctor: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Returns the call of the module and words `doctor` that fits the agent's own options."""
     command = [sys.executable, "-m", *doctor, "--json", "--state", str(options.state)]
-    for name in ("portal", "interface", "device_list", "amd"):
+    for name in ("portal", "interface", "device_list", "amd", "host_cores", "host_memory"):
         value = getattr(options, name)
         if value:
             command += [f"--{name.replace('_', '-')}", str(value)]

@@ -43,6 +43,7 @@ from allocation.api.bookings.room.availability import Availability
 from allocation.api.bookings.room.use import BookingUse, GpuUseOne
 from allocation.api.bookings.series import SeriesCancel, SeriesList, SeriesOne
 from allocation.api.bookings.tier_versions import TierVersions, TierVersionWithdraw
+from allocation.api.decisions import platform as platform_decisions
 from allocation.api.decisions.decisions import DecisionOne, DecisionReplays, Decisions
 from allocation.api.fleet.bookings import SiteBookings
 from allocation.api.fleet.bulk import BulkActs, BulkPreview
@@ -381,6 +382,7 @@ urlpatterns = [
         RequirementPeople.as_view(),
         name="api-requirement-people",
     ),
+    *platform_decisions.urlpatterns,
     path("decisions", Decisions.as_view(), name="api-decisions"),
     path("decisions/<int:number>", DecisionOne.as_view(), name="api-decision"),
     path("decisions/<int:number>/replay", DecisionReplays.as_view(), name="api-decision-replay"),

@@ -28,6 +28,7 @@ FEATURES = Features(
     "policy_lab",
     "progress",
     "stand_ins",
+    "tier_guarantees",
     "turn_round",
     "waiting_list",
     "workloads",

@@ -10,7 +10,7 @@ from tenants.platform.wall import tenant_key
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0058_cuts_of_guarantees'),
+        ('allocation', '0059_workload_column'),
         ('tenants', '0012_saved_views'),
     ]
 

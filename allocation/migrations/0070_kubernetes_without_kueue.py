@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('allocation', '0059_workload_column'),
+        ('allocation', '0067_cuts_of_inner_guarantees'),
     ]
 
     operations = [

@@ -76,7 +76,8 @@ def class_forecasts() -> dict[str, ClassForecast]:
 class WorkRate:
     """What finished runs of a kind of work in a project did on a class: steps of a GPU in an hour.
 
-    Half of the `runs` did between `low` and `high`.
+    Half of the `runs` did between `low` and `high`. They are a series: the newest runs with one driver and
+    without a jump, from `since` on. `began`: what began it, `driver` or `jump`; empty: the first run.
     """
 
     unit: str
@@ -85,6 +86,9 @@ class WorkRate:
     high: float
     runs: int
     last: datetime
+    since: datetime
+    began: str = ""
+    driver: str = ""
 
 
 WorkRates: TypeAlias = Callable[[UUID, str], Mapping[str, WorkRate]]
@@ -146,15 +150,24 @@ def more_cores(bookings: Collection[UUID]) -> dict[UUID, int]:
     return {booking: most for read in MORE_CORES if bookings for booking, most in read(bookings).items()}
 
 
-HostCpu: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, float]]
+@dataclass(frozen=True, slots=True)
+class HostSignals:
+    """What a booking has used of its hosts. `cpu`: of its cores, in percent; `network_gib`: GiB a second
+    that a node of a gang over several nodes received and sent, the lesser of both. None: not measured."""
 
-HOST_CPU: list[HostCpu] = []
-"""Each returns how much of its host cores each of these bookings has used, in percent, if it is measured."""
+    cpu: float | None = None
+    network_gib: float | None = None
 
 
-def host_cpu(bookings: Collection[UUID]) -> dict[UUID, float]:
-    """Returns how much of its host cores each of these bookings has used, in percent."""
-    return {booking: cpu for read in HOST_CPU if bookings for booking, cpu in read(bookings).items()}
+HostRead: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, HostSignals]]
+
+HOST_SIGNALS: list[HostRead] = []
+"""Each returns what these bookings have used of their hosts, if it is measured."""
+
+
+def host_signals(bookings: Collection[UUID]) -> dict[UUID, HostSignals]:
+    """Returns what these bookings have used of their hosts, if it is measured."""
+    return {booking: each for read in HOST_SIGNALS if bookings for booking, each in read(bookings).items()}
 
 
 StartReports: TypeAlias = Callable[[Any, Sequence[wire.ReportedAllocation], datetime], None]

@@ -62,6 +62,7 @@ SENTENCES: dict[str, Promise] = {
     "ask_apart": gettext_lazy("Do you mean one node, NVLink domain or rack?"),
     "ask_class_or_any": gettext_lazy("Name a class of %(what)s, or “any”."),
     "ask_duration": gettext_lazy("Add a duration, such as 6h."),
+    "ask_cores_or_gpus": gettext_lazy("A booking has GPUs or host cores, and can't choose between them."),
     "ask_which_memory": gettext_lazy("Do you mean %(gigabytes)s GB of GPU memory or of host memory?"),
     "ask_workload": gettext_lazy("There is no kind of work called %(kind)s. Available: %(names)s."),
     "ask_profile": gettext_lazy("%(classes)s does not offer the slice %(profile)s."),

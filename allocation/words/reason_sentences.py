@@ -182,13 +182,20 @@ def _guarantee_only(facts: Facts) -> str:
             "of the %(guaranteed_gpus)s %(gpu_class)s that your project can have of your "
             "organisation's guarantee are left; this needs %(asked_gpus)s."
         )
-        return text % left
+        return text % left + _of_tiers(facts)
     text = _(
         "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
         "%(gpu_class)s that your project can have of your organisation's guarantee are left; this "
         "needs %(asked_gpus)s."
     )
-    return text % left
+    return text % left + _of_tiers(facts)
+
+
+def _of_tiers(facts: Facts) -> str:
+    """What of the guarantee is for other tiers only."""
+    if "part" not in facts:
+        return ""
+    return " " + _("%(part_gpus)s more are guaranteed to other tiers only: %(tiers)s.") % facts
 
 
 def _gpu_hours(facts: Facts) -> str:

@@ -21,7 +21,10 @@ def _guarantee_only(facts: Facts) -> str:
             "The tier %(tier)s is never paused, so it can't borrow GPUs: %(name)s is guaranteed "
             "%(limit_gpus)s %(gpu_class)s; this needs %(asked_gpus)s."
         )
-    return text % facts
+    if "part" not in facts:
+        return text % facts
+    more = _("%(part_gpus)s more are guaranteed to other tiers only: %(tiers)s.")
+    return f"{text} {more}" % facts
 
 
 def _host_too_small(facts: Facts) -> str:
@@ -37,6 +40,12 @@ def _host_too_small(facts: Facts) -> str:
 SENTENCES: dict[str, Promise | Callable[[Facts], str]] = {
     "guarantee_only": _guarantee_only,
     "host_too_small": _host_too_small,
+    "cores_or_gpus": gettext_lazy(
+        "A booking has GPUs or host cores, not both: cores for GPUs come with the GPUs. Book the cores apart."
+    ),
+    "host_cores_only": gettext_lazy(
+        "Work without a GPU has a number of cores and their memory, and no %(field)s."
+    ),
     "only_arrays": gettext_lazy("Only an array can have this field. Send `array`, too."),
     "batch_refused": ngettext_lazy(
         "%(refused)s of %(of)s items was refused, so none was booked. Item %(first)s: %(sentence)s",

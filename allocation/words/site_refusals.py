@@ -80,6 +80,10 @@ SENTENCES: dict[str, Promise] = {
     ),
     "bookings_per_call": gettext_lazy("Choose 1 to %(most_bookings)s bookings."),
     "class_label_taken": gettext_lazy("Another class has this name."),
+    "class_kind_fixed": gettext_lazy("What the units of a class are never changes: make another class."),
+    "model_of_other_kind": gettext_lazy(
+        "“Host core” is the model of classes of host cores, and no other model is."
+    ),
     "bad_class_order": gettext_lazy("A position in lists is 0 to %(most_order)s."),
     "class_in_use": gettext_lazy(
         "%(found)s is in use by %(uses)s and can't be removed. A class that has had a price stays "

@@ -61,6 +61,7 @@ STATEMENT_COLUMNS = (
     "unused_cost",
     "energy_kwh",
     "co2_kg",
+    "core_hours",
 )
 
 

@@ -77,6 +77,8 @@ class StatementLine:
     cents: Decimal | None = None
     """The amount of a line of one group: those of all groups add up to that of the booking."""
     before: Decimal = ZERO
+    cores: int = 0
+    """The cores of a booking without a GPU."""
 
     @property
     def amount(self) -> Decimal:
@@ -100,6 +102,11 @@ class StatementLine:
         if self.is_correction or self.fee or not self.per_hour:
             return None
         return ((self.exact - self.surcharge) / self.per_hour).quantize(LEDGER_STEP)
+
+    @property
+    def core_hours(self) -> Decimal | None:
+        """The paid hours of all cores of a booking without a GPU; None for any other line."""
+        return self.hours * self.cores if self.cores and self.hours is not None else None
 
     @property
     def peak_hours(self) -> Decimal | None:

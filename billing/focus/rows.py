@@ -122,7 +122,8 @@ def _row(part: _Part) -> dict[str, object]:
     line = part.line
     own = {"campaign": line.campaign, "person": line.person, "tier": line.tier}
     tags = {"ticket": line.ticket, **line.labels, **own}
-    what = FEES.get(line.fee, "Unused GPU time" if part.is_unused else "GPU time")
+    time = "Core time" if line.cores else "Unused GPU time" if part.is_unused else "GPU time"
+    what = FEES.get(line.fee, time)
     return {
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), line.exact),
         "BillingCurrency": line.currency,
@@ -132,6 +133,7 @@ def _row(part: _Part) -> dict[str, object]:
         "ChargeFrequency": "One-Time" if line.fee else "Usage-Based",
         "ChargePeriodStart": midnight(min(line.day, line.at.astimezone(UTC).date())),
         "ChargePeriodEnd": _midnight_after(line.at),
+        **({"ServiceName": "CPU booking"} if line.cores else {}),
         "ResourceId": line.booking,
         "ResourceName": line.name or line.booking,
         "SkuId": line.fee or _sku(line),
@@ -164,14 +166,16 @@ def _prices(part: _Part) -> dict[str, object]:
         }
     if line.hours is None:
         return {}
+    hours = line.hours if line.core_hours is None else line.core_hours
+    price = line.per_hour / (line.cores or 1)
     return {
-        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), line.hours),
-        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Hours"),
-        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), line.per_hour),
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
+        **dict.fromkeys(("ConsumedUnit", "PricingUnit"), "Core-Hours" if line.cores else "Hours"),
+        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), price),
         "CapacityReservationId": line.booking,
         "CapacityReservationStatus": "Unused" if part.is_unused else "Used",
         "PricingCategory": "Standard",
-        "SkuPriceId": f"{_sku(line)}/{line.per_hour:f}",
+        "SkuPriceId": f"{_sku(line)}/{price:f}",
     }
 
 

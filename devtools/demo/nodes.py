@@ -30,7 +30,7 @@ from allocation.services.nodes.redis_accounts import agents_redis
 from devtools.launch.programs import AGENTS
 from devtools.simulated.hardware import Hardware
 from devtools.simulated.host import host_simulated
-from devtools.simulated.models import fleet_parse
+from devtools.simulated.models import CORE_MB, CORES, fleet_parse
 from devtools.simulated.nvml import installed
 from tenants.access import PlatformActor
 from tenants.models import User
@@ -288,7 +288,8 @@ def inventory_of(name: str, hardware: str) -> wire.Inventory:
     with installed(simulated):
         port = NvmlGpu(simulated.process_signal, simulated.reset)
         try:
-            return inventory_take(host_simulated(name, len(models)), port)
+            core_mb = CORE_MB * (set(models) == {CORES})
+            return inventory_take(host_simulated(name, len(models), core_mb=core_mb), port)
         finally:
             port.close()
 

@@ -99,11 +99,23 @@ DEMO_ROLES = {
 # Class -> whole GPUs as (guaranteed, limit), of a tenant (None) or a project. All projects of a
 # tenant share what it has not split; standard and assured need that, because they never borrow.
 QUOTAS: dict[tuple[str, str | None], dict[str, tuple[int, int | None]]] = {
-    ("helix", None): {"h100": (6, 8), "a100": (6, 8), "a100-40": (6, 8), "l40s": (3, 4)},
+    ("helix", None): {
+        "h100": (6, 8),
+        "a100": (6, 8),
+        "a100-40": (6, 8),
+        "l40s": (3, 4),
+        "cpu": (24, 32),
+    },
     ("helix", "protein-folding"): {"h100": (2, 6), "a100": (0, 6), "l40s": (1, None)},
     ("helix", "cryo-em"): {"h100": (0, 2), "a100": (2, 4), "a100-40": (4, 8)},
     ("helix", "language-models"): {"h100": (1, 8), "a100": (2, 8), "l40s": (1, 3)},
-    ("northlab", None): {"h100": (2, 4), "a100": (2, 4), "a100-40": (2, 4), "l40s": (1, 2)},
+    ("northlab", None): {
+        "h100": (2, 4),
+        "a100": (2, 4),
+        "a100-40": (2, 4),
+        "l40s": (1, 2),
+        "cpu": (8, 16),
+    },
     ("northlab", "climate"): {"h100": (2, 4), "a100": (2, 4)},
 }
 

@@ -42,7 +42,7 @@ from tenants.models import AuditEntry, GpuClass, Tenant, Tier
 from tenants.platform.errors import Refused
 
 # The models that the demo's nodes have; each gets a class of its own.
-MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s")
+MODELS = ("h100-80gb", "a100-80gb", "a100-40gb", "l40s", "host-core")
 # What happens to idle GPUs for which somebody waits; other tiers only warn.
 IDLE_ACTIONS = {"spot": Tier.IdleAction.PAUSE}
 
@@ -52,7 +52,8 @@ def catalogue_seed(now: datetime) -> None:
     catalogue = known_catalogue()
     shipped = [catalogue.models[slug] for slug in MODELS]
     for order, model in enumerate(shipped):
-        GpuClass.objects.get_or_create(slug=model.gpu_class, defaults={"label": model.label, "order": order})
+        given = {"label": model.label, "order": order, "kind": model.kind}
+        GpuClass.objects.get_or_create(slug=model.gpu_class, defaults=given)
     for tier in catalogue.tiers.values():
         idle = {"idle_action": IDLE_ACTIONS[tier.slug]} if tier.slug in IDLE_ACTIONS else {}
         Tier.objects.get_or_create(slug=tier.slug, defaults={**tier.terms, **idle})

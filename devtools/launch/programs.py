@@ -24,6 +24,7 @@ AGENTS = {
     "gpu-a2-01": "a100:6,a100+mig:2",
     "gpu-b1-01": "a100-40:4,a100-40+mig:4",
     "gpu-c1-01": "l40s:4",
+    "cpu-a1-01": "core:32",
 }
 # Variables of the caller that the programs inherit.
 INHERITED_VARIABLES = (

@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.ports.gpu import GpuError
+from agent.ports.host_cores import core_device
 from devtools.simulated.drivers import DEFAULT, driver_named
-from devtools.simulated.models import MIG_SUFFIX, HardwareFault, Model, Profile, all_models_load
+from devtools.simulated.models import (
+    CORES,
+    MIG_SUFFIX,
+    HardwareFault,
+    Model,
+    Profile,
+    all_models_load,
+)
 from devtools.simulated.processes import NAMESPACE, Kind, Load, Process, load_of
 
 _FIRST_PID = 100_000
@@ -87,6 +95,12 @@ class Gpu:
         return f"00000000:{0x10 + 0x10 * (self.index % 14) + self.index // 14:02X}:00.0"
 
 
+def _device(node: str, index: int, model: str) -> str:
+    if model == CORES:
+        return core_device(node, index)
+    return f"GPU-{uuid.uuid5(NAMESPACE, f'{node}/{index}')}"
+
+
 class Hardware:
     """All GPUs of one simulated node. `clock` gives Unix seconds."""
 
@@ -111,7 +125,7 @@ class Hardware:
         self.gpus = [
             Gpu(
                 index=i,
-                uuid=f"GPU-{uuid.uuid5(NAMESPACE, f'{node}/{i}')}",
+                uuid=_device(node, i, slug),
                 model=known[slug.removesuffix(MIG_SUFFIX)],
                 mig=slug.endswith(MIG_SUFFIX),
                 pending_mig=slug.endswith(MIG_SUFFIX),

@@ -108,6 +108,8 @@ def _model(data: dict[str, Any]) -> Model:
 
 
 MIG_SUFFIX = "+mig"
+CORES, CORE_MB = "core", 4_096
+"""The model of host cores for work without a GPU, and the memory of each in MiB."""
 
 
 def fleet_parse(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from agent.hardware import NodeHardware, Platform, amd_open
 from agent.nvml.timeout_wrapper import driver_open
 from agent.nvml.watch import NvmlWatch
 from agent.owner.accounts import AccountDirectory
+from agent.ports.host_cores import CoreDevices
 from agent.ports.worker_threads import WorkerThreads
 from devtools.simulated.amd import SimulatedAmdFiles, SimulatedAmdSmi
 from devtools.simulated.device_nodes import (
@@ -19,7 +20,7 @@ from devtools.simulated.device_nodes import (
 )
 from devtools.simulated.hardware import Hardware
 from devtools.simulated.host import core_topology_simulated, group_use_simulated, host_simulated
-from devtools.simulated.models import fleet_parse
+from devtools.simulated.models import CORE_MB, CORES, fleet_parse
 from devtools.simulated.nvml import installed
 from devtools.simulated.programs import (
     SimulatedPrograms,
@@ -115,7 +116,8 @@ def _hardware(
         lambda: NvmlWatch(hardware.process_user),
         stack,
     )
-    host = host_simulated(options.name, len(models))
+    only_cores = set(models) == {CORES}
+    host = host_simulated(options.name, len(models), core_mb=CORE_MB * only_cores)
     return NodeHardware(
         port,
         watch,
@@ -127,11 +129,12 @@ def _hardware(
         units=SimulatedUnits,
         number_of=lambda path: 0,
         owners=(SimulatedUsers(hardware),),
-        topology=lambda near: core_topology_simulated(host.cores, near),
+        topology=lambda near: CoreDevices() if only_cores else core_topology_simulated(host.cores, near),
         network=lambda interface: None,
         logins=options.state / "logins",
         slices_refusal=lambda: "simulated slices limit nothing",
         is_only_owner=lambda: True,
         group_use=group_use_simulated(hardware),
+        links_use=lambda: None,
         starter=SimulatedStarter(options.state / "homes"),
     )

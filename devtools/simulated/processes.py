@@ -1,4 +1,4 @@
-"""Simulated programs and their load on a GPU: one of four kinds, by the booking of the program.
+"""Simulated programs and their load on a GPU: one of five kinds, by the booking of the program.
 
 All programs of a booking have the same load, so that a gang looks like one.
 """
@@ -12,11 +12,12 @@ NAMESPACE = uuid.UUID("6d1f8f5c-58c6-5b0a-9a39-2f1c7f0d7a11")
 RAMP_S = 20
 _PAGES_MB = 2
 _SAW_S = 45
-LoadKind = Literal["idle", "input", "memory", "training"]
+LoadKind = Literal["idle", "input", "memory", "communication", "training"]
 Kind = Literal["compute", "graphics", "mps", "file"]
 """How a program uses a GPU, and so which of NVML's lists has it; `file` only has its device file
 open, without a context, and is on no list."""
-# An eighth holds its GPU and does next to nothing; a quarter waits for data again and again.
+# An eighth holds its GPU and does next to nothing; a quarter waits for data again and again; an eighth has
+# GPUs that wait for each other.
 _KINDS: tuple[LoadKind, ...] = (
     "idle",
     "training",
@@ -25,7 +26,7 @@ _KINDS: tuple[LoadKind, ...] = (
     "memory",
     "training",
     "input",
-    "training",
+    "communication",
 )
 
 
@@ -89,6 +90,9 @@ def load_of(seed: int, age: float) -> Load:
     busy = _percent((62 + seed % 31) * grown + 6 * wave)
     if kind == "memory":
         return Load(busy, _percent(busy * 1.05 + 5), busy // 12, 200, 0)
+    if kind == "communication":
+        # Kernels that wait for other GPUs count as busy.
+        return Load(busy, busy // 5, busy // 6, 700, int(2_300 * busy * grown))
     return Load(busy, busy // 2, busy * 3 // 5, 400, int(900 * busy * grown))
 
 

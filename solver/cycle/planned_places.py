@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from solver.cycle.order.guaranteed_use import Whose
+from solver.cycle.order.held_guarantees import Whose
 from solver.cycle.order.queue import Turn
 from solver.cycle.outcome import Outcome
 from solver.cycle.placing import feasible

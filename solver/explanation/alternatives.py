@@ -35,7 +35,7 @@ def variants(
     """
     lengths = lengths or {}
     for demand in demands:
-        yield from _apart(demand)
+        yield from _apart(state, demand)
     for demand in demands[:1]:
         if lengths and demand.count > 1:
             yield Variant("fewer", fewer(demand))
@@ -56,9 +56,16 @@ def variants(
 
 
 def _others(state: CycleState, demands: tuple[Demand, ...]) -> list[str]:
-    """The classes that everybody may ask for and these do not."""
-    others = set(state.pools) - {demand.gpu_class for demand in demands}
-    return sorted(name for name in others if _PRIVATE not in name)
+    """The classes of the same kind that everybody may ask for and these do not."""
+    asked = {demand.gpu_class for demand in demands}
+    of_hosts = any(_is_of_hosts(state, demand) for demand in demands)
+    others = (name for name in state.pools if name not in asked and _PRIVATE not in name)
+    return sorted(name for name in others if state.pools[name].of_hosts == of_hosts)
+
+
+def _is_of_hosts(state: CycleState, demand: Demand) -> bool:
+    """Whether it is for cores of hosts, which are all of one host."""
+    return demand.gpu_class in state.pools and state.pools[demand.gpu_class].of_hosts
 
 
 def fewer(demand: Demand) -> Demand:
@@ -174,15 +181,15 @@ def compute_of(state: CycleState, demand: Demand) -> int:
     raise KeyError(demand.profile)
 
 
-def _apart(demand: Demand) -> Iterator[Variant]:
-    """The gang with a looser level, without its pin, or on any nodes."""
+def _apart(state: CycleState, demand: Demand) -> Iterator[Variant]:
+    """The gang with a looser level, without its pin, or on any nodes. Cores stay on one node."""
     if demand.pin:
         yield Variant("unpinned", replace(demand, pin=()))
     if demand.where is not None:
         yield Variant("anywhere", replace(demand, where=None))
     if demand.level == "domain":
         yield Variant("without_nvlink", replace(demand, level="node"))
-    if demand.level != "any":
+    if demand.level != "any" and not _is_of_hosts(state, demand):
         yield Variant("split", replace(demand, level="any"))
 
 

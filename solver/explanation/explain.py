@@ -276,6 +276,8 @@ def _quota_reason(
         return _limit_reason(demand, block, asked, used)
     if block.kind == "guarantee":
         longest = state.quota.tier(demand.tier).borrow
+        parts = state.quota.parts
+        part = parts.kept_from(state.use(demand)) if parts is not None else None
         return reason(
             "guarantee_only",
             used=used,
@@ -283,6 +285,8 @@ def _quota_reason(
             asked=asked,
             gpu_class=name,
             borrow_seconds=longest or None,
+            part=part.units if part else None,
+            tiers=", ".join(part.tiers) if part else None,
         )
     if block.kind == "hours":
         counted = seconds if starts is None else _counted(block, (starts, starts + seconds))

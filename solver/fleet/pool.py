@@ -184,6 +184,7 @@ class Pool(Columns):
         self.mix = mix
         geometries = {name: geometry_of(models[name]) for name in {g.model for g in self.gpus}}
         self.geometries = tuple(geometries[gpu.model] for gpu in self.gpus)
+        self.of_hosts = any(geometry.model.host for geometry in geometries.values())
         self.kinds = _columns_by_geometry(self.geometries)
         self.kind: Index = np.zeros(len(self.gpus), dtype=np.intp)
         for number, (_, columns) in enumerate(self.kinds):

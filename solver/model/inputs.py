@@ -9,7 +9,7 @@ from typing import Literal
 
 from solver.model.inner_limits import LabLimit, Peak, PersonLimit
 from solver.model.leaving import Cooling, Idle, Notice
-from solver.model.limits import Cap, DatedGuarantee, Limit, Override, Used
+from solver.model.limits import Cap, DatedGuarantee, Limit, Override, TierPart, Used
 from solver.model.omitted import OMITTED_WHEN_EMPTY, written_as
 from solver.model.sites.energy import Energy
 from solver.model.sites.nodes import Cache, Host
@@ -65,7 +65,8 @@ class Model:
     """Geometry of a GPU model, as enrolled from NVML.
 
     With `mode_switch` "reset" a change between whole and sliced resets the GPU, which must be empty
-    for `switch_seconds`.
+    for `switch_seconds`. Devices of a `host` model are cores of hosts: neither they nor GPUs are
+    offered in place of the other.
     """
 
     slug: str
@@ -74,6 +75,7 @@ class Model:
     mode_switch: Literal["online", "reset"]
     placements: tuple[Placement, ...]
     switch_seconds: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    host: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +414,8 @@ class Snapshot:
     approval: they get soft places only. `entries` get offers of what all others leave. `idle`
     bookings end or pause if somebody starts earlier by it. Planned starts in `quiet` classes are
     kept without a search for earlier ones. In `peaks` the policy's headroom is kept free. `caches` have
-    the data that requests name. `guarantees` are those of tenants between two instants.
+    the data that requests name. `guarantees` are those between two instants, `tier_parts` those for
+    some tiers.
     """
 
     now: int
@@ -444,3 +447,4 @@ class Snapshot:
     energy: tuple[Energy, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     caches: tuple[Cache, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     guarantees: tuple[DatedGuarantee, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
+    tier_parts: tuple[TierPart, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)

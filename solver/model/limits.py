@@ -25,11 +25,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class DatedGuarantee:
-    """Another guarantee of a tenant in [starts, ends), in units of a class.
+    """Another guarantee of a tenant, lab or project in [starts, ends), in units of a class.
 
-    It replaces `guaranteed` of the tenant's limit, and with a borrow limit the tenant's most rises or
-    falls with it. Those of one tenant and class do not overlap, and none is below what the tenant's
-    labs and projects are guaranteed together.
+    It replaces `guaranteed` of the owner's limit, and with a borrow limit the owner's most rises or
+    falls with it. Those of one owner and class do not overlap, and at each instant a tenant's, or a
+    lab's, covers what those below it are guaranteed together.
     """
 
     owner: str
@@ -37,6 +37,20 @@ class DatedGuarantee:
     starts: int
     ends: int
     guaranteed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierPart:
+    """Units of a tenant's guarantee of a class that count for work of some tiers only.
+
+    Work of the other tiers uses what the guarantee has above that; these tiers may use all of it. What a
+    tenant has altogether is not limited by it.
+    """
+
+    owner: str
+    gpu_class: str
+    units: int
+    tiers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

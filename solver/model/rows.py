@@ -36,6 +36,7 @@ _NAMED_BY = {
     "energy": ("zone",),
     "caches": ("node",),
     "guarantees": ("owner", "gpu_class", "starts"),
+    "tier_parts": ("owner", "gpu_class"),
 }
 _NAMES = ("id", "booking", "order", "slug", "beneficiary")
 

@@ -15,9 +15,9 @@ from solver.fleet.pool import Index
 from solver.model.demand import demand_on
 from solver.model.inputs import Request, Snapshot
 from solver.model.plan import Assign, Borrow, Claim, Waiting
-from solver.quota.quota import Guarantees, Quota
+from solver.quota.quota import Quota
 from solver.quota.tree import Tree
-from solver.quota.use import Use, UseTable
+from solver.quota.use import Guarantees, Use, UseTable
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
 from solver.state.held_work import BookedUse

@@ -4,6 +4,7 @@ A planned start is not in place: the next cycle may plan it anew. An allocation 
 written, in an earlier cycle or so far in this one, is in place even if its second is still to come.
 """
 
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,7 @@ from solver.fleet.fragmentation import Ints
 from solver.model.demand import Fit, demand_on
 from solver.model.inputs import Snapshot
 from solver.model.limits import DatedGuarantee
+from solver.quota.tier_parts import TierParts
 from solver.quota.use import Use
 from solver.state.cycle_state import CycleState
 from solver.state.held_work import NUMBERED, Grant
@@ -44,6 +46,8 @@ class Block(NamedTuple):
 
 
 _ORDER = attrgetter("order")
+Of = tuple[str, str, int]
+"""A tenant, a class and an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,8 @@ class Standing:
     inside: dict[int, Part]
     parts: dict[str, Part]
     """Bookings that are inside with at least one block, and on which part."""
-    guaranteed: int = 0
-    """Units of the tenant's guarantee at the instant."""
+    of: Of
+    """Whose standing on which class it is, and when."""
     _borrowed: tuple[tuple[Level, int], ...] = ()
     _spot: int = 0
 
@@ -101,12 +105,18 @@ class InPlace:
         self._state = state
         self.guaranteed = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits}
         self._dated: dict[tuple[str, str], list[DatedGuarantee]] = {}
+        self._dates: dict[str, list[int]] = {}
+        """By class, the seconds at which a guarantee of somebody changes."""
         for each in snapshot.guarantees:
-            if (each.owner, each.gpu_class) in self.guaranteed:
-                self._dated.setdefault((each.owner, each.gpu_class), []).append(each)
+            self._dated.setdefault((each.owner, each.gpu_class), []).append(each)
+            self._dates.setdefault(each.gpu_class, []).extend((each.starts, each.ends))
+        for dates in self._dates.values():
+            dates.sort()
         self.weights = {
             (row.owner, row.gpu_class): row.weight for row in snapshot.limits if row.parent is None
         }
+        self._tier_parts = TierParts(snapshot) if snapshot.tier_parts else None
+        self._part_units = {(row.owner, row.gpu_class): row.units for row in snapshot.tier_parts}
         self._blocks: dict[tuple[str, str], list[Block]] = {}
         self._held_by: dict[str, list[tuple[str, str]]] = {}
         self._written: set[str] = set()
@@ -165,24 +175,24 @@ class InPlace:
         rows = known[1]
         until = max(instant, self._soon_on(gpu_class))
         there = (rows.starts <= until) & (rows.ends > instant)
-        room = self._guaranteed_at(tenant, gpu_class, instant)
-        name = (there.tobytes(), room)
+        name = (there.tobytes(), bisect_right(self._dates.get(gpu_class, ()), instant))
         if name not in rows.standings:
             blocks = [rows.blocks[at] for at in np.flatnonzero(there).tolist()]
-            rows.standings[name] = self._standing(gpu_class, blocks, room)
+            rows.standings[name] = self._standing((tenant, gpu_class, instant), blocks)
         return rows.standings[name]
 
-    def _guaranteed_at(self, tenant: str, gpu_class: str, instant: int) -> int:
-        dated = self._dated.get((tenant, gpu_class), ()) if self._dated else ()
+    def _guaranteed_at(self, owner: str, gpu_class: str, instant: int) -> int:
+        dated = self._dated.get((owner, gpu_class), ()) if self._dated else ()
         now = (each.guaranteed for each in dated if each.starts <= instant < each.ends)
-        return next(now, self.guaranteed.get((tenant, gpu_class), 0))
+        usual = self.guaranteed.get((owner, gpu_class))
+        return 0 if usual is None else next(now, usual)
 
-    def _standing(self, gpu_class: str, blocks: Iterable[Block], room: int) -> Standing:
-        """Who of one tenant is inside its guarantee of `room` units: level by level, first what fits
+    def _standing(self, of: Of, blocks: Iterable[Block]) -> Standing:
+        """Who of one tenant is inside its guarantee at an instant: level by level, first what fits
         the own project's part, then what fits the tenant's guarantee; in the order of their grants,
         whole blocks only."""
         order = tuple(sorted(blocks, key=_ORDER))
-        inside = self._inside(order, gpu_class, room)
+        inside = self._inside(order, of)
         borrowed: dict[Level, int] = {}
         spot = 0
         for at, block in enumerate(order):
@@ -191,12 +201,16 @@ class InPlace:
             elif at not in inside:
                 borrowed[block.level] = borrowed.get(block.level, 0) + block.use.units
         parts = {order[at].booking: part for at, part in inside.items()}
-        return Standing(order, inside, parts, room, tuple(borrowed.items()), spot)
+        return Standing(order, inside, parts, of, tuple(borrowed.items()), spot)
 
-    def _inside(self, order: tuple[Block, ...], gpu_class: str, room: int) -> dict[int, Part]:
+    def _inside(self, order: tuple[Block, ...], of: Of) -> dict[int, Part]:
         inside: dict[int, Part] = {}
+        room = self._guaranteed_at(*of)
+        tenant, gpu_class, instant = of
+        # What work of the other tiers may have of it.
+        rest = room - self._part_units.get((tenant, gpu_class), 0)
         parts = {
-            project: self.guaranteed.get((project, gpu_class), 0)
+            project: self._guaranteed_at(project, gpu_class, instant)
             for project in {block.use.owners[1] for block in order if room}
         }
         counted = ((at, block) for at, block in enumerate(order) if block.counts)
@@ -204,22 +218,27 @@ class InPlace:
             rows = list(level) if room else []
             for at, block in rows if any(parts.values()) else ():
                 project, units = block.use.owners[1], block.use.units
-                if units <= min(room, parts[project]):
+                is_other = self.is_of_others(block.use)
+                if units <= min(room, parts[project], rest if is_other else room):
                     inside[at] = "project"
-                    room -= units
+                    room, rest = room - units, rest - units * is_other
                     parts[project] -= units
             for at, block in rows if room else ():
-                if block.use.units <= room and at not in inside:
+                units, is_other = block.use.units, self.is_of_others(block.use)
+                if units <= min(room, rest if is_other else room) and at not in inside:
                     inside[at] = "tenant"
-                    room -= block.use.units
+                    room, rest = room - units, rest - units * is_other
         return inside
 
-    def changed(
-        self, before: Standing, gone: Container[str], claim: Block | None, gpu_class: str
-    ) -> Standing:
+    def is_of_others(self, use: Use) -> bool:
+        """True for work of a tier that may not use all of its tenant's guarantee."""
+        parts = self._tier_parts
+        return parts is not None and parts.key(use.owners[0], use.gpu_class, use.tier) is not None
+
+    def changed(self, before: Standing, gone: Container[str], claim: Block | None) -> Standing:
         """The standing once some have left and a claim is there."""
         rest = [block for block in before.blocks if block.booking not in gone]
-        return self._standing(gpu_class, [*rest, *([claim] if claim else [])], before.guaranteed)
+        return self._standing(before.of, [*rest, *([claim] if claim else [])])
 
     def claim(self, use: Use, window: tuple[int, int]) -> Block:
         """A claimant: it has the highest grant number."""

@@ -172,18 +172,24 @@ class _Kept:
         }
 
         self._safe = {
-            (each.booking, each.gpu_class) for each in snapshot.overrides if each.keeps and each.guarantee
+            (each.booking, each.gpu_class, each.owner)
+            for each in snapshot.overrides
+            if each.keeps and each.guarantee
         }
+        self._inside = {row[:2] for row in self._safe}
 
     def stays_for_others(self, use: Use) -> bool:
-        """Whether no other tenant has a use paused, because a guarantee was cut and it stays."""
-        return bool(self._safe) and (use.owners[-1], use.gpu_class) in self._safe
+        """Whether no other tenant has a use paused, because its tenant's guarantee was cut and it stays.
+        A cut of a project's, which the tenant sets itself, changes nothing for others."""
+        return bool(self._safe) and (use.owners[-1], use.gpu_class, use.owners[0]) in self._safe
 
     def stays(self, use: Use, claim: Use) -> bool:
-        """Whether a use stays whatever this claim needs."""
+        """Whether a use stays whatever this claim of its own tenant needs."""
         owners = self._owners.get((use.owners[-1], use.gpu_class)) if self._owners else None
         if not owners:
             return False
+        if (use.owners[-1], use.gpu_class) in self._inside:
+            return True
         lab = self._labs.get((claim.owners[1], claim.gpu_class), "")
         return not owners.isdisjoint((*claim.owners, lab))
 
@@ -265,7 +271,7 @@ class VictimRules:
             self._afters[tenant, name] = (now, afters := {})
         known = afters.get((id(before), use))
         if known is None:
-            after = self.in_place.changed(before, (), block, name)
+            after = self.in_place.changed(before, (), block)
             known = afters[id(before), use] = (before, after, after.part(block))
         return Claim(block, starts, planned, *known)
 
@@ -346,7 +352,7 @@ class VictimRules:
         own = tenant == claim.tenant
         before = claim.before if own else self._standing(claim, tenant)
         block = claim.block if own else None
-        after = self.in_place.changed(before, gone, block, claim.gpu_class)
+        after = self.in_place.changed(before, gone, block)
         return Change(before, after, self.in_place.weights.get((tenant, claim.gpu_class)))
 
     def _own(self, claim: Claim) -> Iterator[Ranked]:
@@ -364,7 +370,13 @@ class VictimRules:
         if is_lower or not runner.tier.counts:
             return "higher_tier"
         is_others = level == claim.level and claim.part == "project" and part != "project"
-        return "own_part" if is_others else None
+        return "own_part" if is_others or (is_borrowed and self._is_for_its_tier(claim, runner)) else None
+
+    def _is_for_its_tier(self, claim: Claim, runner: RunningBooking) -> bool:
+        """True for a claim inside a guarantee of which a part is for its tier, and not for that of a
+        runner that borrows."""
+        of_others = self.in_place.is_of_others
+        return claim.part is not None and of_others(runner.use) and not of_others(claim.block.use)
 
     def _of_others(self, claim: Claim, tenant: str) -> list[Ranked]:
         """What another tenant borrows and may lose to the claim. What is fair later than the first

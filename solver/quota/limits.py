@@ -7,8 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from solver.model.inner_limits import FOREVER, LabLimit
-from solver.model.inputs import Tier
+from solver.model.inputs import Snapshot, Tier
 from solver.model.limits import DatedGuarantee, Limit, Override
+from solver.quota.tier_parts import others_of
 from solver.quota.tree import PLATFORM, UNBOUNDED, Exceptions, Node, Tree
 
 
@@ -22,17 +23,20 @@ class Trees(NamedTuple):
     total: Tree
 
 
-def trees_of(
+def trees_of(  # noqa: PLR0913 (parts of one class)
     rows: list[Limit],
     overrides: list[Override],
     capacity: int,
     tiers: tuple[Tier, ...],
     tree: Callable[..., Tree],
+    *,
     dated: Sequence[DatedGuarantee] = (),
+    parts: Iterable[tuple[str, int, int, int]] = (),
 ) -> Trees:
     """The trees of one class, each made by `tree` from its nodes and exceptions.
 
-    `capacity` in units; `overrides` and `dated` guarantees are those of the class.
+    `capacity` in units; `overrides` and `dated` guarantees are those of the class, `parts` what the part
+    of a guarantee for other tiers changes by.
     """
     counted = [tier for tier in tiers if tier.counts]
     projects = {row.owner for row in rows if row.parent is not None}
@@ -45,6 +49,7 @@ def trees_of(
     if dated:
         every = _changing(every, rows, dated, partial(lending_tree, capacity=capacity))
         inside = _changing(inside, rows, dated, guarantee_tree)
+    inside = replace(inside, raised=(*inside.raised, *parts))
     lending = tree(lent, exceptions=every)
     guarantee = tree(guaranteed, exceptions=inside)
     none_paused = not any(tier.pausable for tier in counted)
@@ -64,7 +69,8 @@ def _exceptions(overrides: Iterable[Override]) -> Exceptions:
     kept: dict[str, set[str]] = {}
     for each in overrides:
         if each.keeps:
-            kept.setdefault(each.booking, set()).add(each.owner)
+            mine = kept.setdefault(each.booking, set())
+            mine |= {each.owner, others_of((each.owner, ""))[0]} if each.guarantee else {each.owner}
         elif each.booking:
             units = exempt.setdefault(each.booking, {})
             units[each.owner] = units.get(each.owner, 0) + each.units
@@ -79,11 +85,25 @@ def limits_at(rows: Iterable[Limit], dated: Iterable[DatedGuarantee], instant: i
         (each.owner, each.gpu_class): each.guaranteed for each in dated if each.starts <= instant < each.ends
     }
     return [
-        replace(row, guaranteed=now[row.owner, row.gpu_class])
-        if row.parent is None and (row.owner, row.gpu_class) in now
-        else row
+        replace(row, guaranteed=now[row.owner, row.gpu_class]) if (row.owner, row.gpu_class) in now else row
         for row in rows
     ]
+
+
+def dates_of(snapshot: Snapshot) -> list[int]:
+    """The seconds at which a guarantee begins or ends, rising."""
+    return sorted({at for each in snapshot.guarantees for at in (each.starts, each.ends)})
+
+
+def guarantees_at(snapshot: Snapshot, instant: int) -> Snapshot:
+    """The snapshot with the guarantees of an instant, also of labs."""
+    limits = tuple(limits_at(snapshot.limits, snapshot.guarantees, instant))
+    of_labs = [
+        Limit(each.owner, each.tenant, each.gpu_class, each.guaranteed, 0, 0) for each in snapshot.labs
+    ]
+    now = limits_at(of_labs, snapshot.guarantees, instant)
+    labs = (replace(lab, guaranteed=row.guaranteed) for lab, row in zip(snapshot.labs, now, strict=True))
+    return replace(snapshot, limits=limits, labs=tuple(labs))
 
 
 def _changing(

@@ -24,8 +24,9 @@ from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
 from solver.quota.limits import Trees, trees_of, with_labs
+from solver.quota.tier_parts import TierParts
 from solver.quota.tree import PLATFORM, OwnerPath, Tree, both_allow, profile_of, profile_of_arrays
-from solver.quota.use import Block, Kind, Table, Use, UseTable
+from solver.quota.use import Block, Guarantees, Kind, Table, Use, UseTable
 from solver.timeline.grid import Grid
 from solver.timeline.step_function import rising
 
@@ -52,15 +53,6 @@ class _Route(NamedTuple):
         """True when a window of this length may borrow what others leave idle."""
         tier = self.tier
         return not self.stays_within and (tier.pausable or seconds <= tier.borrow)
-
-
-class Guarantees(NamedTuple):
-    """The tree of guarantees for which a use competes, its path there and in the trees that count
-    it."""
-
-    tree: Tree
-    path: OwnerPath
-    written: tuple[Tree, ...]
 
 
 def _limits_by_class(snapshot: Snapshot) -> dict[str, list[Limit]]:
@@ -102,6 +94,7 @@ class Quota:
         self._grid = grid or Grid(snapshot.now)
         self._routes: dict[_UseKind, _Route | None] = {}
         self._is_dated = bool(snapshot.guarantees)
+        self.parts = TierParts(snapshot) if snapshot.tier_parts else None
         self._persons = PersonLimits(snapshot.persons) if snapshot.persons else None
         """None: no person has a limit."""
         exceptions: dict[str, list[Override]] = {}
@@ -117,7 +110,8 @@ class Quota:
                 capacity.get(name, 0),
                 snapshot.tiers,
                 self._tree_maker(name, instants.get(name, ())),
-                dated.get(name, ()),
+                dated=dated.get(name, ()),
+                parts=() if self.parts is None else self.parts.raised(name),
             )
             for name, rows in _limits_by_class(snapshot).items()
             if asked is None or name in asked
@@ -126,6 +120,8 @@ class Quota:
     def _tree_maker(self, name: str, instants: list[int] | Ints | tuple[()]) -> Callable[..., Tree]:
         """What makes the trees of a class."""
         make = partial(Tree, grid=self._grid, instants=instants)
+        if self.parts is not None:
+            return partial(make, person_limit=partial(self.parts.limit_of, self._persons, name))
         persons = self._persons
         return make if persons is None else partial(make, person_limit=partial(persons.most, name))
 
@@ -136,9 +132,8 @@ class Quota:
 
     def is_same(self, other: "Quota") -> bool:
         """True when the same is in use over time."""
-        mine, its = self._hours, other._hours
-        same_hours = mine is its or (mine is not None and mine.is_same(its))
-        kept, its_kept = self._headroom, other._headroom
+        hours, kept, its_kept = self._hours, self._headroom, other._headroom
+        same_hours = hours is other._hours or (hours is not None and hours.is_same(other._hours))
         same_kept = kept is None or (its_kept is not None and kept.is_same(its_kept))
         return (same_hours and same_kept) and all(
             mine.is_same(its)
@@ -307,7 +302,7 @@ class Quota:
         if not self.tier(use.tier).counts:
             return not self.has_limit(use)
         tree = self.guarantee(use.gpu_class)
-        return tree is None or tree.over(tree.path_up(use.owners), use.units, window) is None
+        return tree is None or tree.over(tree.path_up(self._inside_owners(use)), use.units, window) is None
 
     def never(self, use: Use, seconds: int) -> Block | None:
         """What forbids the use even if nothing else is used."""
@@ -323,7 +318,7 @@ class Quota:
         if node is not None and node.owner != PLATFORM:
             return Block("limit", node.owner, 0, lending.highest(node))
         tier = self.tier(use.tier)
-        if tier.counts and guarantee.never(guarantee.path_up(use.owners), use.units) is None:
+        if tier.counts and guarantee.never(guarantee.path_up(self._inside_owners(use)), use.units) is None:
             return None
         if not tier.pausable and (use.tier.endswith(WITHIN) or seconds > tier.borrow):
             return Block("guarantee", use.owners[0], 0, self.most_guaranteed(use))
@@ -380,7 +375,7 @@ class Quota:
     def most_guaranteed(self, use: Use, window: Window | None = None) -> int:
         """Units that the owners are guaranteed in total: in all of [starts, ends), else at any time."""
         guarantee = self._classes[use.gpu_class].guarantee
-        path = guarantee.path_up(use.owners)
+        path = guarantee.path_up(self._inside_owners(use))
         caps = [guarantee.highest(node) if window is None else guarantee.cap(node, window) for node in path]
         most = caps[-1]
         for node, cap in zip(reversed(path[:-1]), reversed(caps[:-1]), strict=True):
@@ -449,8 +444,12 @@ class Quota:
         key = use[:3]
         if key not in self._routes:
             trees = self._classes.get(use.gpu_class)
-            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use)
+            inside = self._inside_owners(use)
+            self._routes[key] = trees and _route_of(trees, self.tier(use.tier), use, inside)
         return self._routes[key]
+
+    def _inside_owners(self, use: Use) -> tuple[str, ...]:
+        return use.owners if self.parts is None else self.parts.owners(use)
 
     def _past_guarantee(self, use: Use, window: Window) -> Block:
         most = self.most_guaranteed(use, window)
@@ -458,12 +457,13 @@ class Quota:
         return Block("guarantee", use.owners[0], max(0, most - left), most)
 
 
-def _route_of(trees: Trees, tier: Tier, use: Use) -> _Route:
+def _route_of(trees: Trees, tier: Tier, use: Use, inside: tuple[str, ...]) -> _Route:
+    """`inside` are the owners for guarantees, which know the tier."""
     owners = use.owners
-    guarantee_path, path = trees.guarantee.path_up(owners), trees.lending.path_up(owners)
-    for tree in (trees.non_preemptible, trees.total):
-        # The paths are the same, and all trees must know the persons on them.
-        tree.path_up(owners)
+    guarantee_path, path = trees.guarantee.path_up(inside), trees.lending.path_up(owners)
+    # The paths are the same, and all trees must know the persons on them.
+    trees.non_preemptible.path_up(inside)
+    trees.total.path_up(owners)
     written: list[tuple[Tree, OwnerPath]] = []
     if tier.counts:
         written += [(trees.guarantee, guarantee_path), (trees.lending, path)]

@@ -224,10 +224,12 @@ class Tree:
         return clear_of(full, self._usage.times, (starts, ends))
 
     def cap_changes(self, path: OwnerPath) -> list[int]:
-        """Seconds at which the cap of a node on the path rises or falls; ends are on the grid."""
+        """Seconds at which the cap of a node on the path, or what its parent does not see, rises or falls;
+        ends are on the grid."""
         raised, owners = self.exceptions.raised, {node.owner for node in path}
         changes = {row[2] for row in raised if row[0] in owners}
         changes |= {self._grid.end(row[3]) for row in raised if row[0] in owners}
+        changes |= {since for owner, _, since in self.exceptions.local if owner in owners}
         return sorted(at for at in changes if at < FOREVER)
 
     def is_within(self, path: OwnerPath, units: int = 0) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Index
 from solver.model.limits import Cap
+from solver.quota.tree import OwnerPath, Tree
 
 
 class Use(NamedTuple):
@@ -60,3 +61,12 @@ class UseTable(NamedTuple):
     units: Ints
     starts: Ints
     ends: Ints
+
+
+class Guarantees(NamedTuple):
+    """The tree of guarantees for which a use competes, its path there and in the trees that count
+    it."""
+
+    tree: Tree
+    path: OwnerPath
+    written: tuple[Tree, ...]

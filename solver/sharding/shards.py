@@ -196,6 +196,7 @@ def _split(snapshot: Snapshot, links: _Links) -> list[Snapshot]:
         "caps": apart(snapshot.caps, class_of),
         "overrides": apart(snapshot.overrides, class_of),
         "guarantees": apart(snapshot.guarantees, class_of),
+        "tier_parts": apart(snapshot.tier_parts, class_of),
         "used": apart(snapshot.used, class_of),
         "peaks": apart(snapshot.peaks, class_of),
         "hosts": apart(snapshot.hosts, lambda host: ("node", host.id)),

@@ -24,8 +24,9 @@ const last = { own: null, fleet: null };
 let heardAt = 0;
 let isSilent = false;
 
+// Operators' pages have no socket (`path` is undefined): their parts only poll.
 export function startLive(path) {
-  connect(path, FIRST_WAIT_MS, false);
+  if (path) connect(path, FIRST_WAIT_MS, false);
   for (const part of document.querySelectorAll('[data-live-now]')) refreshFor(part, null);
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refreshAll();

@@ -13,7 +13,7 @@ startTheme();
 startFind();
 startPalette();
 startConfirm();
-if (document.body.dataset.liveSocket) startLive(document.body.dataset.liveSocket);
+startLive(document.body.dataset.liveSocket);
 
 document.addEventListener('click', (event) => {
   for (const menu of document.querySelectorAll('details.menu[open], details.more[open]')) {

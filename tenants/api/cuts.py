@@ -10,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from tenants.platform.rest.fields import Strict
 from tenants.services.limit_changes import Cut, CutAnswer
 
 DRY_RUN = OpenApiParameter(
@@ -44,6 +45,12 @@ class CutOut(serializers.Serializer[Any]):
     above = AboveOut(source="rows", many=True)
 
 
+class RemovalOut(serializers.Serializer[Any]):
+    """What a removal would leave above the limit that then applies."""
+
+    cut = CutOut(allow_null=True, help_text="Null: nothing is above the limit.")
+
+
 def cut_field() -> serializers.ChoiceField:
     """Returns the field of a request that says what happens to bookings above the limit."""
     return serializers.ChoiceField(
@@ -57,6 +64,12 @@ def cut_field() -> serializers.ChoiceField:
     )
 
 
+class CutAnswerIn(Strict):
+    """The query of a request that may lower a limit and has no body."""
+
+    bookings = cut_field()
+
+
 def cut_of(answer: str | None) -> Cut:
     """Returns the answer of a request."""
     return Cut(CutAnswer(answer) if answer else None)
@@ -67,10 +80,15 @@ def cut_data(cut: Cut) -> dict[str, Any] | None:
     return dict(CutOut(cut.effects[0]).data) if cut.effects else None
 
 
+def is_dry(request: Request) -> bool:
+    """Returns whether the caller asks what would be, and wants nothing to be written."""
+    words = [word.strip().lower() for word in request.META.get("HTTP_PREFER", "").split(",")]
+    return "dry-run" in words
+
+
 def dry_or_not(request: Request, work: Callable[[], Response]) -> Response:
     """Returns the answer of `work`, whose writes are rolled back in a dry run. In a transaction."""
-    words = [word.strip().lower() for word in request.META.get("HTTP_PREFER", "").split(",")]
-    if "dry-run" not in words:
+    if not is_dry(request):
         return work()
     with transaction.atomic():
         answer = work()

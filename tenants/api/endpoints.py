@@ -21,6 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
+from tenants.api.cuts import DRY_RUN, dry_or_not, is_dry
 from tenants.api.project_tokens import IN_PROJECT
 from tenants.api.scopes import WRITES
 from tenants.platform.costly import Kind, costly
@@ -150,25 +151,34 @@ class Endpoints:
         operation: str = "",
         kind: Kind | None = None,
         many: bool = False,
+        dry: bool = False,
     ) -> Declare:
         """Declares a POST. A repetition with the same key has null for `secret` fields. With a `kind`
-        it writes nothing and is costly. `many`: the answer is a list."""
+        it writes nothing and is costly. `many`: the answer is a list. `dry`: it takes a dry run."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
             name = operation or handler.__name__
             known = name if name.startswith("create_") else f"act_{name}"
 
-            @described(known, summary, answer=out(many=True) if many else out, request=body, status=status)
+            shown, headers = out(many=True) if many else out, (DRY_RUN,) if dry else ()
+
+            @described(known, summary, answer=shown, request=body, status=status, headers=headers)
             def post(view: Endpoint, request: Request, **keys: Any) -> HttpResponseBase:  # noqa: ANN401
                 sent = () if body is None else (view.sent(body),)
 
                 def work() -> Response:
-                    with view.inside():
-                        found = handler(view, *sent, **keys)
-                        return Response(out(found, many=many).data, status=status)
+                    found = handler(view, *sent, **keys)
+                    return Response(out(found, many=many).data, status=status)
 
-                return view.once(work, secret=secret)
+                def once() -> Response:
+                    with view.inside():
+                        return work()
+
+                if dry and is_dry(request):
+                    with view.opened():
+                        return dry_or_not(request, work)
+                return view.once(once, secret=secret)
 
             self._add(at, "post", post, handler)
             if kind is not None:
@@ -177,25 +187,39 @@ class Endpoints:
 
         return declare
 
-    def put(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
-        """Declares a PUT, which needs no key: a repetition changes nothing."""
-        return self._change("put", at, summary, out, terms, operation)
+    def put(
+        self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "", dry: bool = False
+    ) -> Declare:
+        """Declares a PUT, which needs no key: a repetition changes nothing. `dry`: it takes a dry run."""
+        return self._change("put", at, summary, out, terms, operation, dry=dry)
 
     def patch(self, at: str, summary: str, out: Out, *, terms: type[Any], operation: str = "") -> Declare:
         """Declares a PATCH of terms that have a version, so that a repetition changes nothing."""
         return self._change("patch", at, summary, out, terms, operation)
 
-    def _change(
-        self, method: str, at: str, summary: str, out: Out, terms: type[Any], operation: str
+    def _change(  # noqa: PLR0913 (named parts of one declaration)
+        self,
+        method: str,
+        at: str,
+        summary: str,
+        out: Out,
+        terms: type[Any],
+        operation: str,
+        *,
+        dry: bool = False,
     ) -> Declare:
         def declare(handler: Handler) -> Handler:
-            body = body_of_terms(terms)
+            body, headers = body_of_terms(terms), (DRY_RUN,) if dry else ()
 
-            @described(operation or handler.__name__, summary, answer=out, request=body)
+            @described(operation or handler.__name__, summary, answer=out, request=body, headers=headers)
             def change(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
                 sent = view.sent(body)
-                with view.opened():
+
+                def work() -> Response:
                     return Response(out(handler(view, sent, **keys)).data)
+
+                with view.opened():
+                    return dry_or_not(request, work) if dry else work()
 
             return self._add(at, method, change, handler)
 

@@ -2,7 +2,14 @@
 
 from tenants.models.departures import Departure
 from tenants.models.directory import DirectoryGroup, DirectoryPerson, DirectoryToken
-from tenants.models.labs import DatedGuarantee, LabLead, LabQuota, PersonQuota, QuotaWindow
+from tenants.models.labs import (
+    DatedGuarantee,
+    LabLead,
+    LabQuota,
+    PersonQuota,
+    QuotaWindow,
+    TierGuarantee,
+)
 from tenants.models.log import ArchiveFile, AuditEntry, AuditSeal
 from tenants.models.operator_access import OperatorAccess
 from tenants.models.operator_roles import OperatorRole
@@ -91,6 +98,7 @@ __all__ = [
     "SignOnProvider",
     "Tenant",
     "Tier",
+    "TierGuarantee",
     "TokenLives",
     "TokenManager",
     "User",

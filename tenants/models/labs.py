@@ -150,15 +150,39 @@ class QuotaWindow(models.Model):
         return self.project_id is None and self.lab_id is None and self.user_id is None
 
 
-class DatedGuarantee(models.Model):
-    """Another guarantee of a tenant between two instants, in place of that of its quota.
+class TierGuarantee(models.Model):
+    """Units of a tenant's guarantee of a class that count for bookings of some tiers only.
 
-    With a borrow limit the most units at once rise and fall with it. Those of a tenant and class that
+    Bookings of other tiers use what the guarantee has above that, at each instant.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
+    units = models.BigIntegerField()
+    tiers = models.JSONField(help_text="Slugs, in order.")
+    changed = models.DateTimeField()
+    changed_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["gpu_class", "id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "gpu_class"], name="tier_guarantee_once"),
+            models.CheckConstraint(condition=Q(units__gt=0), name="tier_guarantee_positive"),
+        ]
+
+
+class DatedGuarantee(models.Model):
+    """Another guarantee of a tenant, lab or project between two instants, in place of that of its quota.
+
+    With a borrow limit the most units at once rise and fall with it. Those of an owner and class that
     have not ended do not overlap; the migration has the constraint.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+    lab = models.ForeignKey(Lab, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, null=True, blank=True, db_constraint=False)
     gpu_class = models.ForeignKey(GpuClass, on_delete=models.PROTECT)
     guaranteed_units = models.BigIntegerField()
     starts = models.DateTimeField()
@@ -166,7 +190,7 @@ class DatedGuarantee(models.Model):
 
     created = models.DateTimeField()
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
-    ended = models.DateTimeField(null=True, blank=True, help_text="When an operator ended it early.")
+    ended = models.DateTimeField(null=True, blank=True, help_text="When somebody ended it early.")
     ended_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
 
     class Meta:
@@ -175,6 +199,9 @@ class DatedGuarantee(models.Model):
             models.CheckConstraint(
                 condition=Q(guaranteed_units__gte=0), name="dated_guarantee_never_negative"
             ),
+            models.CheckConstraint(
+                condition=Q(lab=None) | Q(project=None), name="dated_guarantee_of_one_owner"
+            ),
             models.CheckConstraint(condition=Q(starts__lt=F("ends")), name="dated_guarantee_lasts"),
             models.CheckConstraint(
                 condition=Q(ended=None, ended_by=None)
@@ -182,3 +209,18 @@ class DatedGuarantee(models.Model):
                 name="dated_guarantee_ended_by_somebody",
             ),
         ]
+
+    @property
+    def is_of_tenant(self) -> bool:
+        """Whether the whole tenant is guaranteed it: its operators set it."""
+        return self.project_id is None and self.lab_id is None
+
+    @property
+    def owner_id(self) -> uuid.UUID:
+        """Whose guarantee it is: the project, the lab, or else the tenant."""
+        return self.project_id or self.lab_id or self.tenant_id
+
+    @property
+    def owner_name(self) -> str:
+        """The name of the project, the lab, or else the tenant."""
+        return (self.project or self.lab or self.tenant).name

@@ -183,17 +183,34 @@ class Invitation(models.Model):
 
 
 class GpuClass(models.Model):
-    """A class of GPUs, by which they are requested, priced and limited."""
+    """A class of GPUs, by which they are requested, priced and limited; or of host cores for work
+    without a GPU, which are in all the same but their names."""
+
+    class Kind(models.TextChoices):
+        GPU = "gpu", "GPUs"
+        HOST = "host", "Host cores"
 
     slug = models.SlugField(primary_key=True, max_length=40)
     label = models.CharField(max_length=80)
     order = models.PositiveSmallIntegerField(default=0)
+    kind = models.CharField(
+        max_length=4,
+        choices=Kind.choices,
+        default=Kind.GPU,
+        db_default=Kind.GPU,
+        help_text="What one unit of it is: a GPU, or a core of a host.",
+    )
 
     class Meta:
         ordering = ["order", "slug"]
 
     def __str__(self) -> str:
         return self.label
+
+    @property
+    def noun(self) -> str:
+        """What one unit of it is called."""
+        return "core" if self.kind == GpuClass.Kind.HOST else "GPU"
 
 
 class Tier(models.Model):

@@ -23,6 +23,7 @@ LISTS = {
     ),
     "fleet": ListPage("Fleet", "fleet", ("zone", "view")),
     "log": ListPage("Log", "log", ("who", "kind", "about", "since", "until")),
+    "timeline": ListPage("Timeline", "timeline", ("span", "class", "view", "free", "open", "gpu")),
 }
 """Lists of an organisation, by their names."""
 OPERATOR_LISTS = {
@@ -31,6 +32,12 @@ OPERATOR_LISTS = {
     ),
     "fleet": ListPage("Fleet", "fleet", ("zone", "view")),
     "log": ListPage("Log of the platform", "log", ("who", "kind", "about", "since", "until")),
+    "decisions": ListPage("Decisions", "decisions", ("did", "tenant", "since", "until")),
+    "timeline": ListPage(
+        "Timeline of all tenants",
+        "timeline",
+        ("tenant", "tier", "span", "class", "view", "free", "open", "gpu"),
+    ),
 }
 """Lists of operators, by their names."""
 

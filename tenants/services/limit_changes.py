@@ -101,6 +101,8 @@ class CutEffect:
     used: int
     rows: tuple[AboveRow, ...]
     is_guarantee: bool = False
+    is_inner: bool = False
+    """It is that of a lab or project."""
     since: datetime | None = None
 
 

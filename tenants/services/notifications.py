@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from uuid import UUID
 
+from django.core import signing
 from django.db import transaction
 from django.db.models import QuerySet
 
 from tenants.access import Actor
-from tenants.audit import actor_record
+from tenants.audit import actor_record, audit_record
 from tenants.models import Notification, NotificationSettings, User
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.wall import tenant_tx
 from tenants.queries import (
     notification_settings_of,
     notifications_of,
@@ -22,6 +24,7 @@ from tenants.rules.notifications import MAIL_CHOICES, TYPES, Choice, choice_of
 from tenants.words import refusal_text
 
 RETENTION = timedelta(days=90)
+_STOP = "notifications.stop"
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 
 
@@ -117,6 +120,48 @@ def notification_settings_set(
         }
         actor_record(actor, "user.notifications_set", ("user", actor.user_id), now, detail)
     return row
+
+
+def stop_token(tenant_id: UUID, user_id: int, name: str) -> str:
+    """The secret of an address in a mail that ends mails of a type."""
+    return signing.dumps([tenant_id.hex, user_id, name], salt=_STOP)
+
+
+def stop_token_read(token: str) -> tuple[UUID, int, str] | None:
+    """Whose mails of which type an address ends; None: the portal has not mailed it."""
+    try:
+        tenant, user_id, name = signing.loads(token, salt=_STOP)
+    except signing.BadSignature:
+        return None
+    return (UUID(hex=tenant), user_id, name) if name in TYPES else None
+
+
+def mails_stop(token: str, now: datetime) -> bool:
+    """Ends the mails of a type for the owner of a mailed address; returns whether it is genuine. The inbox
+    still gets them. Mail programs ask more than once."""
+    found = stop_token_read(token)
+    if found is None:
+        return False
+    tenant_id, user_id, name = found
+    with tenant_tx(tenant_id):
+        row = notification_settings_of(tenant_id, user_id)
+        before = choice_of(row.choices, name)
+        chosen = {"in_app": before.in_app, "mail": "never", "chat": before.chat}
+        choices = {**row.choices, name: chosen}
+        defaults = {"choices": choices, "quiet_from": row.quiet_from, "quiet_until": row.quiet_until}
+        NotificationSettings.objects.update_or_create(
+            tenant_id=tenant_id, user_id=user_id, defaults={**defaults, "daily_at": row.daily_at}
+        )
+        if before.mail != "never":
+            audit_record(
+                tenant_id=tenant_id,
+                actor_id=user_id,
+                action="user.notifications_set",
+                target=("user", user_id),
+                now=now,
+                detail={"before": {name: before.mail}, "after": {name: "never"}},
+            )
+    return True
 
 
 def notifications_sweep(now: datetime) -> int:

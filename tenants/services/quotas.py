@@ -16,8 +16,8 @@ from tenants.services.labs.room import (
     class_read,
     lab_quota_of,
     require_admin_or_lab_lead,
-    room_of_lab,
-    room_of_tenant,
+    room_of,
+    split_of_tenant,
 )
 from tenants.services.labs.share import Share, ShareMore, more_check, share_check
 from tenants.services.limit_changes import Cut, LimitChange, LimitOf, Most, limit_changed, most_of
@@ -44,13 +44,9 @@ def quota_set(
         share = replace(share, more=None)
     share_check(share)
     model = class_read(gpu_class)
-    lab_quota = lab_quota_of(project, model)
-    if lab_quota is None:
+    if lab_quota_of(project, model) is None:
         require_tenant_admin(actor)
-        room = room_of_tenant(actor.tenant_id, model, now, project=project.id)
-    else:
-        room = room_of_lab(lab_quota, now, project=project.id)
-    room.check(model, share.guaranteed_units)
+    room_of(project, model, now).check(model, share.guaranteed_units)
     return _write(
         Quota(tenant_id=actor.tenant_id, project=project, gpu_class=model),
         share,
@@ -78,7 +74,7 @@ def tenant_quota_set(
     """
     share_check(share)
     model = class_read(gpu_class)
-    promised = room_of_tenant(tenant.id, model, now).others
+    promised = split_of_tenant(tenant.id, model, now).promised(now)
     if promised > share.guaranteed_units:
         missing_units = promised - share.guaranteed_units
         raise Refused(
@@ -112,12 +108,7 @@ def project_quota_set(
     """
     share_check(share)
     model = class_read(gpu_class)
-    lab_quota = lab_quota_of(project, model)
-    if lab_quota is None:
-        room = room_of_tenant(project.tenant_id, model, now, project=project.id)
-    else:
-        room = room_of_lab(lab_quota, now, project=project.id)
-    room.check(model, share.guaranteed_units)
+    room_of(project, model, now).check(model, share.guaranteed_units)
     row = Quota(tenant_id=project.tenant_id, project=project, gpu_class=model)
     return _write(row, share, operator.id if operator else None, now)
 
@@ -180,11 +171,9 @@ def _write(row: Quota, share: Share, user_id: int | None, now: datetime, cut: Cu
     if before != values or (cut is not None and cut.answer is not None):
         of = LimitOf(quota.tenant_id, quota.gpu_class_id, project_id=quota.project_id)
         limit_changed(LimitChange(of, most, most_of(quota), user_id), cut, now)
-        if quota.project_id is None:
-            was = before["guaranteed_units"] if before else 0
-            sure = LimitOf(quota.tenant_id, quota.gpu_class_id, guarantee=True)
-            change = LimitChange(sure, Most(was), Most(quota.guaranteed_units), user_id)
-            limit_changed(change, cut, now)
+        was = before["guaranteed_units"] if before else 0
+        change = LimitChange(replace(of, guarantee=True), Most(was), Most(quota.guaranteed_units), user_id)
+        limit_changed(change, cut, now)
     return quota
 
 

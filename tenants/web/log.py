@@ -113,8 +113,8 @@ class LogForm(forms.Form):
             actor=said.get("who", "").strip(),
             kind=said.get("kind", ""),
             about=said.get("about", "").strip(),
-            since=_midnight(said.get("since")),
-            until=_midnight(until + timedelta(days=1)) if until and until < date.max else None,
+            since=midnight(said.get("since")),
+            until=midnight(until + timedelta(days=1)) if until and until < date.max else None,
         )
 
 
@@ -259,7 +259,7 @@ def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False) if value else ""
 
 
-def _midnight(day: date | None) -> datetime | None:
+def midnight(day: date | None) -> datetime | None:
     """Returns the start of the reader's day; None outside the supported calendar."""
     if day is None or not date(1970, 1, 2) <= day <= date(9999, 12, 30):
         return None

@@ -104,7 +104,8 @@ class WeightCapRow:
 
 @dataclass(frozen=True, slots=True)
 class ClassCard:
-    """The card of a class. All bars of a page share one scale, so that lengths compare."""
+    """The card of a class. All bars of GPUs share one scale, so that lengths compare, and so do those of
+    host cores."""
 
     slug: str
     label: str
@@ -160,30 +161,27 @@ def class_cards(
 
     `used` has the units in use by owner and class, `dated` sentences on guarantees between dates.
     """
-    scale = _scale(classes, used)
+    scales = {
+        kind: _scale((each for each in classes if each.gpu_class.kind == kind), used)
+        for kind in {each.gpu_class.kind for each in classes}
+    }
+
+    def shown(each: ClassShares, row: ShareRow, units: Units) -> QuotaRow:
+        slug = each.gpu_class.slug
+        return _with_dates(_row(row, scales[each.gpu_class.kind], units), slug, dated)
+
+    def changeable(each: ClassShares, row: ShareRow) -> QuotaRow:
+        slug = each.gpu_class.slug
+        found = shown(each, row, used.get((row.owner.id, slug), NOTHING))
+        may_change = changed is None or row.owner in changed
+        return replace(_row_to_change(found, slug, owner_key, sent), may_change=may_change)
+
     return [
         ClassCard(
             slug=each.gpu_class.slug,
             label=each.gpu_class.label,
-            total=_with_dates(_row(each.total, scale, NOTHING), each.gpu_class.slug, dated)
-            if each.total
-            else None,
-            rows=tuple(
-                replace(
-                    _with_dates(
-                        _row_to_change(
-                            _row(row, scale, used.get((row.owner.id, each.gpu_class.slug), NOTHING)),
-                            each.gpu_class.slug,
-                            owner_key,
-                            sent,
-                        ),
-                        each.gpu_class.slug,
-                        dated,
-                    ),
-                    may_change=changed is None or row.owner in changed,
-                )
-                for row in each.rows
-            ),
+            total=shown(each, each.total, NOTHING) if each.total else None,
+            rows=tuple(changeable(each, row) for row in each.rows),
             split=gpus_text(each.split_units),
             free=gpus_text(max(0, each.total.guaranteed_units - each.split_units)) if each.total else "",
             more=weights_caps_rows(each, sent),

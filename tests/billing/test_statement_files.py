@@ -282,6 +282,24 @@ def a_mixed_line(exact: str = "39", **more: object) -> StatementLine:
     return a_line(exact, **(facts | more))
 
 
+def test_a_booking_without_a_gpu_has_core_hours_at_the_price_of_one() -> None:
+    line = a_line("2.56", gpu_class="cpu", per_hour=Decimal("0.64"), peak_per_hour=Decimal("0.64"), cores=16)
+    assert (line.hours, line.core_hours) == (Decimal(4), Decimal(64))
+    assert a_line().core_hours is None
+    (row,) = focus_rows([line], ("helix", "Helix"), NOVEMBER.starts, {})
+    assert (row["ConsumedQuantity"], row["ConsumedUnit"], row["PricingUnit"]) == (
+        64,
+        "Core-Hours",
+        "Core-Hours",
+    )
+    assert (row["ListUnitPrice"], row["BilledCost"]) == (Decimal("0.04"), Decimal("2.56"))
+    assert (row["ServiceName"], row["ChargeDescription"]) == ("CPU booking", "Core time of BK-7")
+    shown, _ = rows_of(statement_csv([line]))
+    assert (shown["hours"], shown["core_hours"]) == ("4.000000", "64.000000")
+    other, _ = rows_of(statement_csv([a_line()]))
+    assert other["core_hours"] == ""
+
+
 def test_a_booking_of_several_classes_has_a_line_for_each_that_add_up() -> None:
     lines = a_mixed_line().by_class()
     found = [f"{each.gpu_class} {each.exact:n} {each.hours:n}" for each in lines]

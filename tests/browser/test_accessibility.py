@@ -49,6 +49,7 @@ MORE = {
         ("sso", "/sso"),
         ("sso-unknown", "/sso/no"),
         ("report-end", "/reports/end/no-such"),
+        ("mails-end", "/notifications/end/no-such"),
     ),
     "researcher": (
         ("account", "/account"),

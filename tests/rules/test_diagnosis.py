@@ -110,3 +110,15 @@ def test_the_use_of_host_cores_is_evidence_of_work_that_waits_for_its_host(
     assert found.sentence.endswith(words)
     assert dict(found.evidence).get("cpu") == cpu
     assert (found.confidence > bottleneck_of(moments).confidence) == (cpu == 93.0)
+
+
+def test_nodes_that_exchange_much_wait_for_each_other() -> None:
+    window = a_window(busy_min=88, busy=92, busy_max=96, tensor=15)
+    found = bottleneck_of(window, 8, network_gib=1.4)
+    assert (found.kind, dict(found.evidence)["network_gib"]) == ("communication", 1.4)
+    assert "each receives and sends 1.4 GiB/s" in found.sentence
+    over_links = bottleneck_of(a_window(busy=92, tensor=15, nvlink_kb=300 << 20), 8, "h100")
+    assert found.confidence < over_links.confidence, "how fast the network is, is not known"
+    assert bottleneck_of(window, 8, network_gib=0.4).kind == "compute"
+    assert bottleneck_of(window, 1, network_gib=1.4).kind == "compute"
+    assert bottleneck_of(a_window(busy=92, tensor=60), 8, network_gib=1.4).kind == "compute"

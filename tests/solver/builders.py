@@ -67,7 +67,8 @@ A100_40 = _model("a100-40gb", "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 
 H200 = _model("h200-141gb", "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", "online")
 A30 = _model("a30", "1g.6gb 2g.12gb 4g.24gb", "reset", _FOUR)
 L40S = Model("l40s", 8, 7, "online", ())
-MODELS = (H100, A100_40, H200, A30, L40S)
+HOST_CORE = Model("host-core", 8, 7, "online", (), host=True)
+MODELS = (H100, A100_40, H200, A30, L40S, HOST_CORE)
 
 
 def gpus(

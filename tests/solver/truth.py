@@ -1,13 +1,14 @@
 """What must hold of any plan, checked the slow and plain way, without the solver's own code."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 from solver import Ask, Assign, Gpu, Place, Plan, Request, Snapshot, Tier, Waiting, Where
 from solver.model.inputs import Held, Model, Together
-from solver.model.limits import DatedGuarantee, Limit
+from solver.model.limits import Limit
 
 Row = tuple[Place, int, int]
 
@@ -306,31 +307,71 @@ def over_limit(snapshot: Snapshot, plan: Plan, *, always: bool = False) -> list[
     use = [row for row in _usage(snapshot, plan) if row.counts(tiers)]
     use = [row._replace(decided=True) for row in use] if always else use
     fixed = [row for row in use if not tiers[row.tier].pausable]
-    sure = {(row.owner, row.gpu_class): row.guaranteed for row in snapshot.limits if row.parent}
-    kept = {
-        (row.owner, row.gpu_class): max(0, row.guaranteed - row.lend)
-        for row in snapshot.limits
-        if row.parent and row.lend is not None
-    }
+    sure, kept = _Own(snapshot, lent=False), _Own(snapshot, lent=True)
     bad = []
     for limit in snapshot.limits:
         most = None if limit.borrow is None else limit.guaranteed + limit.borrow
-        dated = [
-            each
-            for each in snapshot.guarantees
-            if (each.owner, each.gpu_class) == (limit.owner, limit.gpu_class)
-        ]
-        bad += _beyond(limit, use, kept, most, dated)
+        bad += _beyond(limit, use, kept, most)
         if limit.parent is None:
-            bad += _beyond(limit, fixed, sure, limit.guaranteed, dated)
+            bad += _beyond(limit, fixed, sure, limit.guaranteed)
+    bad += _over_parts(snapshot, fixed)
     # What does not count has to fit next to everything, and is invisible to what counts.
     spot = [row._replace(decided=row.decided and not row.counts(tiers)) for row in _usage(snapshot, plan)]
     return bad + _over_inner(snapshot, use, kept) + _over_inner(snapshot, spot, kept)
 
 
-def _over_inner(
-    snapshot: Snapshot, use: list[Piece], kept: dict[tuple[str, str], int]
-) -> list[tuple[str, str, int]]:
+def _over_parts(snapshot: Snapshot, fixed: list[Piece]) -> list[tuple[str, str, int]]:
+    """Where never-paused work of other tiers has more than a guarantee has above the part for some tiers."""
+    bad = []
+    for part in snapshot.tier_parts:
+        for limit in snapshot.limits:
+            if limit.parent is None and (limit.owner, limit.gpu_class) == (part.owner, part.gpu_class):
+                most = max(0, limit.guaranteed - part.units)
+                dated = [
+                    replace(each, guaranteed=max(0, each.guaranteed - part.units))
+                    for each in snapshot.guarantees
+                    if each.owner == limit.owner
+                ]
+                own = _Own(replace(snapshot, limits=(), guarantees=tuple(dated)), lent=True)
+                others = [row for row in fixed if row.tier not in part.tiers]
+                bad += _beyond(replace(limit, guaranteed=most), others, own, most)
+    return bad
+
+
+class _Own:
+    """What of a project's guarantee its tenant does not see, at a second: all, or what is not `lent`."""
+
+    def __init__(self, snapshot: Snapshot | None, *, lent: bool) -> None:
+        self.dated = () if snapshot is None else snapshot.guarantees
+        rows = () if snapshot is None else snapshot.limits
+        self._lend = {
+            (row.owner, row.gpu_class): row.lend if lent else 0
+            for row in rows
+            if row.parent and not (lent and row.lend is None)
+        }
+        self._usual = {(row.owner, row.gpu_class): row.guaranteed for row in rows}
+
+    def more(self, limit: Limit, second: int) -> int:
+        """What the owner is guaranteed at a second above what it usually is."""
+        return next(
+            (
+                each.guaranteed - limit.guaranteed
+                for each in self.dated
+                if (each.owner, each.gpu_class) == (limit.owner, limit.gpu_class)
+                and each.starts <= second < each.ends
+            ),
+            0,
+        )
+
+    def at(self, whose: tuple[str, str], second: int) -> int:
+        """Units that are the project's own."""
+        if whose not in self._lend:
+            return 0
+        limit = Limit(whose[0], None, whose[1], self._usual[whose], None, None)
+        return max(0, limit.guaranteed + self.more(limit, second) - (self._lend[whose] or 0))
+
+
+def _over_inner(snapshot: Snapshot, use: list[Piece], kept: _Own) -> list[tuple[str, str, int]]:
     """The same for labs, for persons, and for owners whose limit is lower at some time."""
     bad, bounded = list[tuple[str, str, int]](), [*snapshot.limits]
     for lab in snapshot.labs:
@@ -355,7 +396,7 @@ def _over_inner(
                     row._replace(owner=name) for row in use if row.owner == cap.scope and row.person == person
                 ]
                 whole = Limit(name, None, cap.gpu_class, 0, 0, None)
-                bad += _beyond(whole, [*use, *mine], {}, cap.most)
+                bad += _beyond(whole, [*use, *mine], _Own(None, lent=True), cap.most)
     for step in snapshot.overrides:
         for limit in bounded:
             is_its = (limit.owner, limit.gpu_class) == (step.owner, step.gpu_class)
@@ -372,42 +413,31 @@ def _over_inner(
     return bad
 
 
-def _beyond(
-    limit: Limit,
-    use: list[Piece],
-    own: dict[tuple[str, str], int],
-    most: int | None,
-    dated: Sequence[DatedGuarantee] = (),
-) -> list[tuple[str, str, int]]:
+def _beyond(limit: Limit, use: list[Piece], own: _Own, most: int | None) -> list[tuple[str, str, int]]:
     """Where the owner has more than `most` when something begins that is not a project's `own`, or a
     dated guarantee begins or ends."""
     rows = [row for row in use if (row.owner, row.gpu_class) == (limit.owner, limit.gpu_class)]
-    begins = {row.starts for row in rows if row.decided and not _is_own(row, use, own)}
+    begins = {row.starts for row in rows if row.decided and not _is_own(row, use, own, row.starts)}
     begins |= {
         at
-        for each in dated
+        for each in own.dated
+        if each.gpu_class == limit.gpu_class
         for at in (each.starts, each.ends)
         for row in rows
-        if row.decided and row.starts < at < row.ends and not _is_own(row, use, own)
-    }
-    more = {
-        second: each.guaranteed - limit.guaranteed
-        for second in begins
-        for each in dated
-        if each.starts <= second < each.ends
+        if row.decided and row.starts < at < row.ends and not _is_own(row, use, own, at)
     }
     return [
         (limit.owner, limit.gpu_class, second)
         for second in sorted(begins)
-        if most is not None and _units_at(rows, second) > most + more.get(second, 0)
+        if most is not None and _units_at(rows, second) > most + own.more(limit, second)
     ]
 
 
-def _is_own(piece: Piece, use: list[Piece], own: dict[tuple[str, str], int]) -> bool:
-    """True when the tenant does not see it: its project has no more than is its own."""
+def _is_own(piece: Piece, use: list[Piece], own: _Own, second: int) -> bool:
+    """True when the tenant does not see it then: its project has no more than is its own."""
     whose = (piece.project, piece.gpu_class)
     rows = [row for row in use if (row.owner, row.gpu_class) == whose]
-    return piece.owner != piece.project and _units_at(rows, piece.starts) <= own.get(whose, 0)
+    return piece.owner != piece.project and _units_at(rows, second) <= own.at(whose, second)
 
 
 def _units_at(rows: list[Piece], second: int) -> int:

@@ -32,7 +32,13 @@ def _to_come(site: Site) -> Values:
 
 _ENDED = Act("dated_guarantee.ended", "dated_guarantee", {}, _to_come, has_after=False)
 
+_OF_TIERS = {"tiers": ["standard"], **_WHOSE}
+
 GUARANTEE_ACTS: dict[str, Act] = {
+    "ops/tier-guarantees set": Act("tier_guarantee.set", "tier_guarantee", {"gpus": "1", **_OF_TIERS}),
+    "put api/v1/platform/tier-guarantees": Act(
+        "tier_guarantee.set", "tier_guarantee", {"units": 56_000, **_OF_TIERS}
+    ),
     "ops/dated-guarantees add": Act(
         "dated_guarantee.set", "dated_guarantee", _WHOSE | _TYPED, has_before=False
     ),

@@ -14,6 +14,8 @@ from tests.web.view_acts import VIEW_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
 from tests.web.zone_acts import ZONE_ACTS
 
+TRIAL = Act("policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False)
+NO_TRIAL = Act("policy.trial_cancelled", "policy", made=sites.on_trial)
 _WINDOW = {
     "starts": (timezone.now() + HOUR).isoformat(timespec="minutes")[:16],
     "ends": (timezone.now() + 3 * HOUR).isoformat(timespec="minutes")[:16],
@@ -349,13 +351,13 @@ ACTS: dict[str, Act] = {
     "ops/policy/versions/<int:number> trial": Act(
         "policy.trial_asked", "policy", {"days": "2", "seeds": "1"}, sites.drafted, has_before=False
     ),
-    "ops/policy/trials/<uuid:trial_id> cancel": Act("policy.trial_cancelled", "policy", made=sites.on_trial),
-    "post api/v1/policy/trials": Act(
-        "policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False
+    "ops/capacity/trials ask": Act(
+        "policy.trial_asked", "policy", {"gpu_class": "h100", "gpus": "2", "days": "2"}, has_before=False
     ),
-    "post api/v1/policy/trials/<uuid:trial_id>/cancel": Act(
-        "policy.trial_cancelled", "policy", made=sites.on_trial
-    ),
+    "ops/capacity/trials cancel": Act("policy.trial_cancelled", "policy", made=sites.more_gpus),
+    "ops/policy/trials/<uuid:trial_id> cancel": NO_TRIAL,
+    "post api/v1/policy/trials": TRIAL,
+    "post api/v1/policy/trials/<uuid:trial_id>/cancel": NO_TRIAL,
     "post api/v1/policy/rollback": Act("policy.rolled_back", "policy", {"reason": "x"}, sites.superseded),
     "post api/v1/portal/freeze/end": Act("freeze.ended", "portal_mode", made=sites.frozen),
     "put api/v1/fleet/nodes/<slug:name>": Act(
@@ -418,9 +420,7 @@ ACTS: dict[str, Act] = {
     "manage.py policy_shadow": Act(
         "policy.shadow_begun", "policy", {"begin": 2}, sites.drafted, has_before=False
     ),
-    "manage.py policy_trial": Act(
-        "policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False
-    ),
+    "manage.py policy_trial": TRIAL,
     "manage.py rotate_key": Act("node.key_rotated", "node", {"node": NODE}, sites.enrolled),
 }
 _MODEL = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from solver import Ask, Cap, DatedGuarantee, Energy, Gpu, Host, Limit, Policy, Tier
+from solver import Ask, Cap, DatedGuarantee, Energy, Gpu, Host, Limit, Policy, Tier, TierPart
 from solver.model.inputs import Together
 from tests.solver.builders import NOON, a_limit, gpus
 from tests.worlds.jobs import HOUR, Job
@@ -74,6 +74,7 @@ class Drawn:
     caps: tuple[Cap, ...] = ()
     energy: tuple[Energy, ...] = ()
     guarantees: tuple[DatedGuarantee, ...] = ()
+    tier_parts: tuple[TierPart, ...] = ()
     suspends: bool = False
     """Whole single GPUs are suspended in a pause: their work can continue there only."""
 

@@ -58,7 +58,15 @@ class FreeRoom:
             is_whole
             and tier.counts
             and not tier.prefers
-            and not (ask.cores or ask.pin or ask.where or ask.groups or request.fixed or request.latest)
+            and not (
+                ask.cores
+                or ask.memory
+                or ask.pin
+                or ask.where
+                or ask.groups
+                or request.fixed
+                or request.latest
+            )
             and not (request.durations or request.cheapest or request.home)
             and request.earliest <= site.now
         )
@@ -106,6 +114,11 @@ class FreeRoom:
         falls = (each.starts for each in dated), (each.ends for each in dated)
         instants = {now, *(at for each in falls for at in each if now < at < until)}
         sure = min(self._oracle.guaranteed(request.tenant, gpu_class, at) or 0 for at in instants)
+        sure -= sum(
+            part.units
+            for part in self._world.drawn.tier_parts
+            if (part.owner, part.gpu_class) == (request.tenant, gpu_class) and request.tier not in part.tiers
+        )
         mine = [b for b in use if b.tenant == request.tenant and b.gpu_class == gpu_class]
         mine_counted = sum(b.units for b in mine if b.counts)
         notified = sum(

@@ -27,16 +27,13 @@ from solver.reasons.catalogue import UNPROVEN
 from solver.state.kept import QuietClasses
 from tests.solver.builders import MODELS, NOON
 from tests.solver.standing import units_of
-from tests.worlds.conditions import with_conditions
-from tests.worlds.draw import Drawn, Event, world_draw
-from tests.worlds.guarantees import dates_of, with_guarantees
+from tests.worlds.draw import Drawn, Event
+from tests.worlds.drawn import drawn_of
+from tests.worlds.guarantees import dates_of
 from tests.worlds.jobs import DAY, Job
-from tests.worlds.operations import with_operations
 from tests.worlds.operators import Operators
 from tests.worlds.outside import outside_happen
 from tests.worlds.people import People, Weakened
-from tests.worlds.rare import with_rare
-from tests.worlds.zones import with_zones
 
 EVERY = 300
 """Seconds between two cycles in which nothing happens."""
@@ -64,8 +61,7 @@ class Run:
 
 @dataclass
 class Turn:
-    """One cycle, as the oracle sees it: the site before, the plan, and what was outside it, with
-    the bookings that have just given something up."""
+    """One cycle for the oracle: the site before, the plan, what was outside it, and who gave up something."""
 
     site: Snapshot
     plan: Plan
@@ -113,8 +109,7 @@ class World:
     @classmethod
     def of(cls, seed: int) -> "World":
         """The world of this number, before anything has happened."""
-        drawn = with_conditions(seed, with_rare(seed, world_draw(seed)))
-        return cls.of_drawn(with_guarantees(seed, with_zones(seed, with_operations(seed, drawn))))
+        return cls.of_drawn(drawn_of(seed))
 
     @classmethod
     def of_drawn(cls, drawn: Drawn) -> "World":
@@ -163,6 +158,7 @@ class World:
             hosts=drawn.hosts,
             energy=drawn.energy,
             guarantees=tuple(each for each in drawn.guarantees if each.ends > self.now),
+            tier_parts=drawn.tier_parts,
             blackouts=tuple(each for each in self.blackouts if each.ends > self.now),
             unneeded=tuple(self._unneeded()),
             notices=tuple(self._notices()),

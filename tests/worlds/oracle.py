@@ -13,6 +13,7 @@ from tests.solver import truth
 from tests.solver.builders import NOON
 from tests.solver.standing import Block, inside_of, potential_of, units_of
 from tests.worlds.bound import Bound
+from tests.worlds.core_checks import cores_look
 from tests.worlds.found import Found
 from tests.worlds.free_room import FreeRoom
 from tests.worlds.guarantees import limits_now
@@ -92,6 +93,8 @@ class Oracle:
         is_waiting = len(turn.site.requests) > 0 and not self.world.policy.plan_depth
         if is_waiting and found.cycles % SAMPLED == self._turn:
             found.violations += said_again(turn, self.world.policy)
+        if found.cycles % SAMPLED == self._turn:
+            found.violations += cores_look(turn, self.world.policy)
         found.violations += self._potential(turn)
         for pause in turn.plan.pauses:
             self._pairs[pause.booking, pause.beneficiary] += 1
@@ -234,6 +237,7 @@ class Oracle:
             (tier.priority, not tier.pausable),
             self.world.runs[name].granted,
             self._counts(self.world.runs[name].job),
+            tier.slug,
         )
 
     def _counts(self, job: Job) -> bool:
@@ -253,7 +257,7 @@ class Oracle:
         With `last`, that booking comes after its equals: where it is inside even so, it is inside
         whatever the order of the decisions of one cycle was.
         """
-        return inside_of(blocks, self._limits_at(instant), last)
+        return inside_of(blocks, self._limits_at(instant), last, self.world.drawn.tier_parts)
 
     def _limits_at(self, instant: int | None) -> tuple[Limit, ...]:
         world = self.world
@@ -264,7 +268,7 @@ class Oracle:
     ) -> tuple[object, ...]:
         """What every pause must raise (section 5 of the claims page)."""
         levels = [(t.priority, not t.pausable) for t in self.tiers.values()]
-        return potential_of(blocks, self._limits_at(instant), levels, gpu_class)
+        return potential_of(blocks, self._limits_at(instant), levels, gpu_class, self.world.drawn.tier_parts)
 
     def _potential(self, turn: Turn) -> Iterator[str]:
         """Cycles whose pauses did not raise it; on a class that nobody claims only spot may fall. A

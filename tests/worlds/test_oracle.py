@@ -7,8 +7,9 @@ import pytest
 from solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from solver.model.inner_limits import PersonLimits
 from solver.preemption.victim_rules import VictimRules
-from solver.quota import quota
+from solver.quota import limits
 from solver.quota.gpu_hour_caps import GpuHourCaps
+from solver.quota.tier_parts import TierParts
 from solver.quota.tree import Tree
 from solver.reasons.reason import reason
 from tests.solver.builders import NOON, a_limit
@@ -189,12 +190,13 @@ def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) 
     ("seed", "target", "name", "fault"),
     [
         (104, PersonLimits, "owners", lambda _self, owners, _account: owners),
-        (166, quota, "with_labs", lambda limits, _labs: list(limits)),
+        (166, limits, "with_labs", lambda limits, _labs: list(limits)),
+        (11, TierParts, "key", lambda *_: None),
         (166, Tree, "_raise_caps", lambda _self, _raised: None),
         (98, GpuHourCaps, "over", lambda *_: None),
         (98, GpuHourCaps, "allows", lambda *_: None),
     ],
-    ids=["persons", "labs", "at some times", "GPU-hours of a window", "GPU-hours"],
+    ids=["persons", "labs", "tiers", "at some times", "GPU-hours of a window", "GPU-hours"],
 )
 def test_a_limit_that_is_not_looked_at_is_found(
     seed: int, target: object, name: str, fault: object, monkeypatch: pytest.MonkeyPatch

@@ -158,6 +158,11 @@ class WorkRateOut(serializers.Serializer[Any]):
     high = serializers.FloatField(help_text="A quarter of the runs did more.")
     runs = serializers.IntegerField()
     last = serializers.DateTimeField(help_text="The last report of the last of them.")
+    since = serializers.DateTimeField(help_text="That of the first of them: older runs do not count.")
+    began = serializers.CharField(
+        help_text="Why older runs do not count: `driver` (another one) or `jump` (another speed). Else empty."
+    )
+    driver = serializers.CharField(help_text="The driver of their nodes. Empty: not known.")
 
 
 class WorkLengthOut(serializers.Serializer[Any]):

@@ -31,6 +31,11 @@ class ClassIn(Strict):
 
     label: Any = Text(max_length=80)  # Any: the base class has a property of this name
     order = Whole(required=False, max_value=1000, help_text="A new class goes last if this is omitted.")
+    kind = serializers.ChoiceField(
+        choices=["gpu", "host"],
+        required=False,
+        help_text="`host`: its units are cores of hosts, for work without a GPU. It never changes.",
+    )
 
 
 class ClassOut(serializers.Serializer[Any]):
@@ -39,6 +44,7 @@ class ClassOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     label: Any = serializers.CharField()  # as above
     order = serializers.IntegerField()
+    kind = serializers.CharField(help_text="What its units are: `gpu`, or `host` for cores of hosts.")
 
 
 class SliceOut(serializers.Serializer[Any]):
@@ -149,6 +155,7 @@ class GpuClassOne(OperatorView):
                 slug=slug,
                 label=sent["label"],
                 order=sent.get("order"),
+                kind=sent.get("kind"),
                 now=self.now,
             )
             return Response(ClassOut(made).data)

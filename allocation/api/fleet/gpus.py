@@ -49,6 +49,7 @@ class GpuClassOut(serializers.Serializer[Any]):
 
     slug = serializers.CharField()
     label: Any = serializers.CharField()  # Any: the base class has a property of this name
+    kind = serializers.CharField(help_text="`gpu`, or `host`: its units are cores of hosts.")
     gpus = serializers.IntegerField()
     models = serializers.ListField(child=serializers.CharField())
     memory_mb = serializers.IntegerField(allow_null=True)
@@ -74,6 +75,7 @@ class GpuClasses(ApiView):
                 {
                     "slug": row.slug,
                     "label": row.label,
+                    "kind": row.kind,
                     "gpus": counts.get(row.slug, 0),
                     "models": [model.slug for model in models[row.slug]],
                     "memory_mb": min((model.memory_mb for model in models[row.slug]), default=None),

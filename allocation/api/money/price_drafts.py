@@ -250,7 +250,7 @@ class PriceDraftPublish(OperatorView):
 
 def profiles_check(terms: DraftTerms) -> None:
     """Raises Refused `unknown_profile` for prices of slices that no model of the class has."""
-    known = {each.slug: each.profiles for each in ask_catalogue().classes}
+    known = {each.slug: each.profiles for each in ask_catalogue().every_class}
     for gpu_class, _, profile in sorted(terms.slices):
         if profile not in known.get(gpu_class, ()):
             names = ", ".join(known.get(gpu_class, ())) or "none"

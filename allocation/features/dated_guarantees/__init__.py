@@ -1,1 +1,1 @@
-"""Dated guarantees: an organisation is guaranteed another number of GPUs between two dates."""
+"""Dated guarantees: an organisation, lab or project is guaranteed another number between two dates."""

@@ -15,6 +15,7 @@ sentences_add(
         "dated_no_share": gettext_lazy(
             "%(tenant)s has no quota of %(model)s. Set its usual guarantee first; it can be 0."
         ),
+        "dated_owner": gettext_lazy("Name a project or a lab, not both."),
         "dated_overlaps": gettext_lazy(
             "%(gpus)s GPUs are guaranteed from %(starts)s to %(ends)s (UTC) already. End that guarantee "
             "first, or choose other dates."
@@ -28,4 +29,4 @@ sentences_add(
 )
 ACTIONS["dated_guarantee.set"] = "set the guarantee between dates for {object}"
 ACTIONS["dated_guarantee.ended"] = "ended the guarantee between dates for {object}"
-NAMED_BY["dated_guarantee"] = ("tenant",)
+NAMED_BY["dated_guarantee"] = ("of", "tenant")

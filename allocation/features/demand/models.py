@@ -93,6 +93,9 @@ class SliceAhead(models.Model):
         null=True, blank=True, help_text="When it was taken, or no longer expected."
     )
     taken = models.BooleanField(default=False, help_text="Whether a booking started on it.")
+    reset_seconds = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Of the reset that its GPU needed first; 0: none."
+    )
     ready_seconds = models.FloatField(
         null=True, blank=True, help_text="From the order to start that booking until its device was ready."
     )

@@ -21,6 +21,7 @@ from allocation.features.demand.booking_times import (
 from allocation.features.demand.capacity import capacity_answer, capacity_report
 from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
 from allocation.features.demand.models import DemandKind
+from allocation.features.demand.own_capacity import own_capacity
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
 from allocation.features.demand.slicing import slicing_uses
 from allocation.points import FIGURE_CARDS, BookingCard
@@ -82,7 +83,16 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
     return BookingCard(TEMPLATE, card)
 
 
+def own_capacity_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
+    """What the work of a lead's projects waited for, and what more GPUs would have changed."""
+    found = None if actor is None else own_capacity(actor, now)
+    if found is None:
+        return None
+    return BookingCard("demand/own_capacity.html", {"found": found, "now": now})
+
+
 FIGURE_CARDS.append(demand_card)
+FIGURE_CARDS.append(own_capacity_card)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,4 +25,11 @@ CLASS_FORECASTS.append(wanted_forecasts)
 PEAK_HOURS.append(headroom_peaks)
 QUOTE_ADVICE.append(later_advice)
 SLICES_AHEAD.append(slices_ahead_on)
-sentences_add({"demand_count": gettext_lazy("The class has %(gpus)s GPUs.")})
+sentences_add(
+    {
+        "demand_count": gettext_lazy("The class has %(gpus)s GPUs."),
+        "own_capacity_leads": gettext_lazy(
+            "Only leads, heads of labs and admins read what their work waited for."
+        ),
+    }
+)

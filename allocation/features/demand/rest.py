@@ -8,12 +8,14 @@ from rest_framework import serializers
 from allocation.features.demand.booking_times import BookingTime, booking_times, class_of, tier_of
 from allocation.features.demand.capacity import ClassCapacity, capacity_report
 from allocation.features.demand.models import DemandForecast
+from allocation.features.demand.own_capacity import OwnCapacity, own_capacity
 from allocation.features.demand.services import hits_read, newest_forecasts
 from allocation.features.demand.slicing import SlicingUse, slicing_uses
+from allocation.words.refusals import refusal_text
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import GpuClass, Scope
-from tenants.platform.errors import missing
+from tenants.platform.errors import denied, missing
 from tenants.platform.rest.fields import Money, Strict, Text
 from tenants.platform.wall import operator_tx
 from tenants.rules.operator_roles import Area
@@ -195,6 +197,54 @@ def list_capacity(call: ApiView) -> list[ClassCapacity]:
         return [row for row in capacity_report(call.now) if name in ("", row.gpu_class)]
 
 
+class OwnWaitsOut(serializers.Serializer[Any]):
+    """GPU-hours that bookings waited for on a class."""
+
+    gpu_class = serializers.CharField()
+    weeks = serializers.ListField(child=serializers.FloatField(), help_text="By week, the oldest first.")
+
+
+class WaitChangeOut(serializers.Serializer[Any]):
+    """Waits with the GPUs of now and with more, in seconds; null: nothing waited."""
+
+    project = serializers.CharField(source="name", help_text="Empty: the whole organisation.")
+    asked = serializers.IntegerField(help_text="Bookings without a fixed window.")
+    p50 = serializers.IntegerField(allow_null=True)
+    p50_more = serializers.IntegerField(allow_null=True)
+    p95 = serializers.IntegerField(allow_null=True)
+    p95_more = serializers.IntegerField(allow_null=True)
+    effect = serializers.CharField(help_text="In words.")
+
+
+class MoreGpusOut(serializers.Serializer[Any]):
+    """What more GPUs would have changed, by a trial of operators on the past."""
+
+    words = serializers.CharField(help_text="Such as `8 more NVIDIA H100`.")
+    days = serializers.IntegerField()
+    until = serializers.DateTimeField()
+    rows = WaitChangeOut(many=True)
+
+
+class OwnCapacityOut(serializers.Serializer[Any]):
+    """What the work of your projects waited for, and what more GPUs would have changed for it."""
+
+    starts = serializers.ListField(child=serializers.DateTimeField(), help_text="Of the weeks.")
+    waits = OwnWaitsOut(many=True)
+    more = MoreGpusOut(many=True)
+
+
+@rest.get(
+    "capacity/own", "What your projects waited for, and what more GPUs would change (leads)", OwnCapacityOut
+)
+def get_own_capacity(call: ApiView) -> OwnCapacity:
+    """Returns the last four weeks of the projects that you lead, also as head of their lab; of all to
+    admins."""
+    found = own_capacity(call.actor, call.now)
+    if found is None:
+        raise denied(refusal_text("own_capacity_leads"))
+    return found
+
+
 class SlicingOut(serializers.Serializer[Any]):
     """Slices that nodes make ahead of expected requests, and what that did in the last four weeks."""
 
@@ -207,6 +257,9 @@ class SlicingOut(serializers.Serializer[Any]):
         allow_null=True,
         help_text="By which bookings on them were ready earlier than the median of others. Null: fewer than"
         " five others.",
+    )
+    reset_seconds_saved = serializers.IntegerField(
+        help_text="Of resets that were made before, for which the first booking on a GPU would have waited."
     )
 
 

@@ -33,6 +33,9 @@ class HostUse(models.Model):
     peak_memory_mb = models.PositiveIntegerField(null=True)
     read_mb = models.FloatField(null=True, help_text="From disks.")
     written_mb = models.FloatField(null=True, help_text="To disks.")
+    network_seconds = models.FloatField(
+        default=0, db_default=0, help_text="Measured time with a network, on which its sums are based."
+    )
     received_mb = models.FloatField(null=True, help_text="From the network.")
     sent_mb = models.FloatField(null=True, help_text="To the network.")
 

@@ -4,13 +4,13 @@ from django.utils.translation import gettext_lazy
 
 from allocation.features.host_use import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.host_use.raising import cores_raised
-from allocation.features.host_use.services import cpu_percents, uses_keep
-from allocation.points import HOST_CPU, MORE_CORES, NODE_TELEMETRY
+from allocation.features.host_use.services import signals_read, uses_keep
+from allocation.points import HOST_SIGNALS, MORE_CORES, NODE_TELEMETRY
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS
 
 NODE_TELEMETRY.append(uses_keep)
-HOST_CPU.append(cpu_percents)
+HOST_SIGNALS.append(signals_read)
 MORE_CORES.append(cores_raised)
 sentences_add(
     {"spare_cores_leads": gettext_lazy("Only leads choose whether their project gets free host cores.")}

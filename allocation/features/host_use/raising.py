@@ -13,7 +13,7 @@ from django.db.models import Count, F, Min, Q, QuerySet
 
 from allocation.features.host_use.models import HostUse, RaisedCores, SpareCores
 from allocation.models import Allocation, Booking, Node
-from allocation.points import host_cpu
+from allocation.points import HostSignals, host_signals
 from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.moments import moments_of
 from allocation.queries.fleet.telemetry import use_of_allocations
@@ -166,7 +166,7 @@ def _raise(booking: Booking, now: datetime) -> bool:
 def _verdict(booking: Booking, now: datetime) -> Bottleneck:
     since = max(booking.ready_at or now, now - LOOKED_BACK)
     curve = use_of_allocations(allocations=allocation_ids_of(booking), since=since, until=now, now=now)
-    cpu = host_cpu([booking.id]).get(booking.id)
+    cpu = host_signals([booking.id]).get(booking.id, HostSignals()).cpu
     return bottleneck_of(moments_of(curve), curve.devices, booking.planned_class, cpu)
 
 

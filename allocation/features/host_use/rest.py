@@ -30,6 +30,10 @@ class HostNodeOut(serializers.Serializer[Any]):
     written_mb = serializers.FloatField(allow_null=True)
     received_mb = serializers.FloatField(allow_null=True, help_text="From the network, in all.")
     sent_mb = serializers.FloatField(allow_null=True)
+    network_seconds = serializers.FloatField(help_text="Measured time with a network, of `seconds`.")
+    network_mb_s = serializers.FloatField(
+        allow_null=True, help_text="In and out together, on average. Null: not measured."
+    )
     not_measured = serializers.ListField(child=serializers.CharField(), help_text="On this node.")
 
 

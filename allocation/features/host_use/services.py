@@ -6,11 +6,11 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Sum
 
 import wire
 from allocation.features.host_use.models import HostUse
 from allocation.models import Booking
+from allocation.points import HostSignals
 
 # A message is about ten seconds; an agent that was disconnected does not send later what it used meanwhile.
 MOST_MS = 120_000
@@ -20,11 +20,13 @@ MOST_KB = 1 << 31
 LATE_SECONDS = 60
 _KEEP = """
 INSERT INTO allocation_hostuse AS known (tenant_id, booking_id, node_id, at, seconds, cpu_seconds,
-  core_seconds, cores, spare, cpu, memory_mb, peak_memory_mb, read_mb, written_mb, received_mb, sent_mb)
+  core_seconds, cores, spare, cpu, memory_mb, peak_memory_mb, read_mb, written_mb, received_mb, sent_mb,
+  network_seconds)
 SELECT a.tenant_id, a.booking_id, g.node_id, %s, new.ms / 1000.0, new.cpu_ms / 1000.0,
   new.ms / 1000.0 * new.cores, new.cores, new.spare, new.cpu_ms::bigint * 1000 / new.ms,
   new.memory_mb, new.memory_mb,
-  new.read_kb / 1024.0, new.written_kb / 1024.0, new.received_kb / 1024.0, new.sent_kb / 1024.0
+  new.read_kb / 1024.0, new.written_kb / 1024.0, new.received_kb / 1024.0, new.sent_kb / 1024.0,
+  CASE WHEN new.received_kb IS NULL OR new.sent_kb IS NULL THEN 0 ELSE new.ms / 1000.0 END
 FROM unnest(%s::uuid[], %s::uuid[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[], %s::integer[],
   %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) AS new (node_id, allocation_id, ms, cpu_ms, cores,
   spare, memory_mb, read_kb, written_kb, received_kb, sent_kb)
@@ -39,7 +41,8 @@ ON CONFLICT ON CONSTRAINT host_use_once DO UPDATE SET at = excluded.at,
   read_mb = coalesce(known.read_mb + excluded.read_mb, excluded.read_mb, known.read_mb),
   written_mb = coalesce(known.written_mb + excluded.written_mb, excluded.written_mb, known.written_mb),
   received_mb = coalesce(known.received_mb + excluded.received_mb, excluded.received_mb, known.received_mb),
-  sent_mb = coalesce(known.sent_mb + excluded.sent_mb, excluded.sent_mb, known.sent_mb)
+  sent_mb = coalesce(known.sent_mb + excluded.sent_mb, excluded.sent_mb, known.sent_mb),
+  network_seconds = known.network_seconds + excluded.network_seconds
 """
 _AMOUNTS = ("memory_mb", "read_kb", "written_kb", "received_kb", "sent_kb")
 
@@ -61,6 +64,14 @@ class HostFigures:
     written_mb: float | None
     received_mb: float | None
     sent_mb: float | None
+    network_seconds: float
+
+    @property
+    def network_mb_s(self) -> float | None:
+        """MiB a second, in and out together; None: not measured."""
+        if not self.network_seconds:
+            return None
+        return ((self.received_mb or 0) + (self.sent_mb or 0)) / self.network_seconds
 
     @property
     def not_measured(self) -> tuple[str, ...]:
@@ -115,12 +126,25 @@ def host_figures(booking: Booking) -> list[HostFigures]:
     return [_figures(row) for row in rows if row.seconds > 0]
 
 
-def cpu_percents(bookings: Collection[UUID]) -> dict[UUID, float]:
-    """Returns how much of its host cores each booking has used, in percent; those that are measured and
-    limited to some."""
-    rows = HostUse.objects.filter(booking__in=bookings).values_list("booking_id")
-    sums = rows.annotate(Sum("cpu_seconds"), Sum("core_seconds"))
-    return {booking: min(100.0, 100 * used / could) for booking, used, could in sums if could}
+def signals_read(bookings: Collection[UUID]) -> dict[UUID, HostSignals]:
+    """Returns what each booking has used of its hosts: of its cores, if it is limited to some, and of the
+    network, if it ran on several nodes of which each was measured for half of the time."""
+    found: dict[UUID, list[HostUse]] = {}
+    for row in HostUse.objects.filter(booking__in=bookings, seconds__gt=0).order_by("booking", "node"):
+        found.setdefault(row.booking_id, []).append(row)
+    return {booking: HostSignals(_cpu(rows), _network(rows)) for booking, rows in found.items()}
+
+
+def _cpu(rows: Sequence[HostUse]) -> float | None:
+    could = sum(row.core_seconds for row in rows)
+    return min(100.0, 100 * sum(row.cpu_seconds for row in rows) / could) if could else None
+
+
+def _network(rows: Sequence[HostUse]) -> float | None:
+    if len(rows) < 2 or any(row.network_seconds < row.seconds / 2 for row in rows):
+        return None
+    rates = (min(row.received_mb or 0, row.sent_mb or 0) / row.network_seconds for row in rows)
+    return sum(rates) / len(rows) / 1024
 
 
 def _figures(row: HostUse) -> HostFigures:
@@ -137,4 +161,5 @@ def _figures(row: HostUse) -> HostFigures:
         row.written_mb,
         row.received_mb,
         row.sent_mb,
+        row.network_seconds,
     )

@@ -80,7 +80,7 @@ def idle_gpus_give_back(*, actor: Actor, reference: str, now: datetime) -> list[
 
 def _is_divided(booking: Booking) -> bool:
     ask = booking.ask
-    return bool(ask.get("profile") or ask.get("share") or ask.get("groups"))
+    return any(ask.get(name) for name in ("profile", "share", "groups", "host"))
 
 
 def _read(rows: Sequence[Any], now: datetime) -> dict[Any, dict[str, Any]]:

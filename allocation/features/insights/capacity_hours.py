@@ -10,6 +10,7 @@ from django.db.models import Count
 
 from allocation.models import Gpu
 from allocation.queries.bookings.money.demand_hours import HOUR, in_use_hours, waited_hours
+from tenants.models import GpuClass
 
 # A GPU is out of service while it is missing, its driver hangs, its node does not answer, or it is under
 # maintenance; times that overlap count once.
@@ -61,7 +62,8 @@ class CapacityHours:
 
 def capacity_hours(starts: datetime, ends: datetime) -> Iterator[tuple[str, date, CapacityHours]]:
     """Yields the hours of each class and UTC day in [starts, ends), which are full days or until now."""
-    gpus = Gpu.objects.filter(gpu_class__isnull=False).values_list("gpu_class_id").annotate(Count("id"))
+    there = Gpu.objects.filter(gpu_class__isnull=False, gpu_class__kind=GpuClass.Kind.GPU)
+    gpus = there.values_list("gpu_class_id").annotate(Count("id"))
     in_use, waited = in_use_hours(starts, ends), waited_hours(starts, ends)
     out = _out_of_service(starts, ends)
     for name, count in gpus.order_by("gpu_class_id"):

@@ -21,7 +21,13 @@ from allocation.features.insights.capacity_hours import CapacityHours, capacity_
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import ChargeSum, GpuModel
 from allocation.points import hours_waited
-from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT, MILLIJOULES_PER_KWH, WHOLE
+from allocation.queries.bookings.money.held_use import (
+    DEVICES,
+    IDLE_PERCENT,
+    MILLIJOULES_PER_KWH,
+    OF_GPUS,
+    WHOLE,
+)
 from allocation.queries.bookings.money.statements import StatementOf, spend_of
 from billing.rules import Period
 
@@ -64,14 +70,25 @@ CROSS JOIN LATERAL generate_series(
   date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
   least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
 CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
-WHERE NOT isempty(d.span) AND {_WHOSE}
+WHERE NOT isempty(d.span) AND {OF_GPUS} AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
 _PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
 _ESTIMATED = f"r.tensor_avg IS NOT NULL AND {_PEAK} IS NOT NULL"
 _TFLOPS = f"r.tensor_avg::numeric / 100 * {_PEAK} * {WHOLE}"
-_LINKS = "(coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric"
+# The network of a booking is that of its whole run, in equal parts for its GPUs of the node.
+_LINKS = "(coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0) + coalesce(n.kb, 0))::numeric"
+_NETWORK = """
+LEFT JOIN (
+  SELECT h.booking_id, h.node_id,
+    (h.received_mb + h.sent_mb) * 1024 / h.network_seconds / count(DISTINCT x.gpu_id) AS kb
+  FROM allocation_hostuse h
+  JOIN allocation_allocation x ON x.booking_id = h.booking_id AND x.state IN ('active', 'releasing', 'ended')
+  JOIN allocation_gpu y ON y.id = x.gpu_id AND y.node_id = h.node_id
+  WHERE h.network_seconds > 0 AND h.at >= %(starts)s
+  GROUP BY h.id) n ON n.booking_id = a.booking_id AND n.node_id = g.node_id
+"""
 _UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
 _USE = f"""
 SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
@@ -94,8 +111,9 @@ JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
 LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
   ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
+{_NETWORK}
 {_WHO.format(booking="a.booking_id")}
-WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {_WHOSE}
+WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608
 # A first start is that of the first run; the wait counts from the earliest start that was requested.
@@ -202,7 +220,7 @@ class Figures:
 
     @property
     def link_bytes_per_kiloflop(self) -> Decimal | None:
-        """Bytes over NVLink and PCIe for each thousand operations of tensor cores, an estimate as above:
+        """Bytes over NVLink, PCIe and network for each thousand operations of tensor cores, as above:
         communication to computation; None: not measured."""
         if not self.tflop:
             return None

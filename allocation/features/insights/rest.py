@@ -68,8 +68,8 @@ class KpiOut(serializers.Serializer[Any]):
         null=True,
     )
     link_bytes_per_kiloflop = _decimal(
-        "Communication to computation: bytes over NVLink and PCIe for each thousand operations, an"
-        " estimate as above.",
+        "Communication to computation: bytes over NVLink, PCIe and the network of bookings for each thousand"
+        " operations, an estimate as above.",
         null=True,
     )
     began = serializers.IntegerField(help_text="Bookings that ran for the first time.")

@@ -54,7 +54,7 @@ class LimitCut(models.Model):
     cap_days = models.PositiveSmallIntegerField(null=True, blank=True)
     cap_carries = models.BooleanField(default=False)
     of_guarantee = models.BooleanField(
-        default=False, db_default=False, help_text="It is what the tenant is guaranteed."
+        default=False, db_default=False, help_text="It is what the owner is guaranteed."
     )
     before_units = models.BigIntegerField(
         null=True, blank=True, help_text="What a guarantee was: what was above it is not concerned."
@@ -98,11 +98,9 @@ class LimitCut(models.Model):
                     of_guarantee=True,
                     before_units__isnull=False,
                     limit_units__isnull=False,
-                    project=None,
-                    lab=None,
                     of_persons=False,
                 ),
-                name="limit_cut_of_a_tenants_guarantee",
+                name="limit_cut_of_a_guarantee",
             ),
             models.CheckConstraint(
                 condition=Q(answer__in=["keep", "drain", "pause"]), name="limit_cut_answer_known"

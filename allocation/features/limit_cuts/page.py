@@ -40,6 +40,9 @@ OF_GUARANTEE = {
     LimitCut.Answer.DRAIN: "What runs stays to its end; planned starts are no longer inside the guarantee.",
     LimitCut.Answer.PAUSE: "What runs above the guarantee is paused; planned starts are not inside it.",
 }
+OF_INNER = OF_GUARANTEE | {
+    LimitCut.Answer.KEEP: "What was inside the guarantee stays: nobody in the organisation has it paused.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,20 @@ def _card(cut: LimitCut, now: datetime, may_cancel: Callable[[LimitCut], bool]) 
         f"{owner_name(of)}, {cut.gpu_class.label}",
         _limit(cut),
         cut.get_answer_display(),
-        (OF_GUARANTEE if cut.of_guarantee else SAYS)[LimitCut.Answer(cut.answer)],
+        _says(cut),
         tuple(rows[:MOST_ABOVE]),
         max(0, len(rows) - MOST_ABOVE),
         f"/t/{cut.tenant.slug}/",
         cut,
         may_cancel(cut),
     )
+
+
+def _says(cut: LimitCut) -> str:
+    answer = LimitCut.Answer(cut.answer)
+    if not cut.of_guarantee:
+        return SAYS[answer]
+    return (OF_INNER if cut.project_id or cut.lab_id else OF_GUARANTEE)[answer]
 
 
 def _limit(cut: LimitCut) -> str:

@@ -244,6 +244,7 @@ def _effect(change: LimitChange, booked: Sequence[Booked], rows: Sequence[Booked
             for each in rows
         ),
         is_guarantee=change.of.guarantee,
+        is_inner=change.of.project_id is not None or change.of.lab_id is not None,
         since=change.of.since,
     )
 

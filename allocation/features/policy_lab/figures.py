@@ -48,6 +48,8 @@ class Input:
     """By side, how much work pauses make runs repeat."""
     foreseen: Mapping[str, int] = field(default_factory=dict)
     """By side, the days on which peaks were foreseen at which GPUs are kept free."""
+    more_gpu_seconds: int = 0
+    """The time of GPUs that only the candidate has."""
 
 
 def report_of(found: Input) -> Report:
@@ -215,16 +217,16 @@ def _interval(days: Sequence[int]) -> Report:
 
 def _totals(found: Input) -> Report:
     return {
-        "active": _total(found, found.sides.active),
-        "candidate": _total(found, found.sides.candidate),
+        "active": _total(found, found.sides.active, 0),
+        "candidate": _total(found, found.sides.candidate, found.more_gpu_seconds),
     }
 
 
-def _total(found: Input, side: Sequence[Outcome]) -> Report:
+def _total(found: Input, side: Sequence[Outcome], more: int) -> Report:
     fates = [(past, outcome.fates[past.request.booking]) for outcome in side for past in found.history.past]
     used = sum(outcome.used.total() for outcome in side)
     span = found.history.ends - found.history.site.now
-    room = len(found.history.site.gpus) * UNITS_PER_GPU * span * len(side)
+    room = (len(found.history.site.gpus) * span + more) * UNITS_PER_GPU * len(side)
     return {
         "started": sum(fate.started is not None for _, fate in fates) // len(side),
         "refused": sum(bool(fate.refused) for _, fate in fates) // len(side),

@@ -87,7 +87,7 @@ def _figure(found: FigureTerms, number: int) -> dict[str, Any]:
     figure = {name: getattr(found, name) for name in ("figure", "tier", *BANDS)}
     if found.most_percent_of_trial is None:
         return figure
-    done = PolicyTrial.objects.filter(candidate=number, state=PolicyTrial.State.DONE)
+    done = PolicyTrial.objects.filter(candidate=number, state=PolicyTrial.State.DONE, fleet={})
     trial = done.order_by("-finished_at").first()
     amount = None if trial is None or trial.report is None else forecast(figure, trial.report)
     if trial is None or amount is None:

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import PROTECT, Q
 
 from allocation.models import Booking, PolicyVersion
+from tenants.models import Tenant
 
 PERSON = settings.AUTH_USER_MODEL
 
@@ -35,6 +36,12 @@ class PolicyTrial(models.Model):
         db_default={},
         blank=True,
         help_text="`load`, `sizes` and `bursts` in percent; empty: the demand of the past.",
+    )
+    fleet = models.JSONField(
+        default=dict,
+        db_default={},
+        blank=True,
+        help_text="`gpu_class`, `gpus`, `from_hour` and `to_hour` that the site has more; empty: none.",
     )
     until = models.DateTimeField(help_text="The end of the past that is played.")
     asked_at = models.DateTimeField()
@@ -78,6 +85,24 @@ class PolicyTrialPart(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["trial", "is_candidate", "seed"], name="policy_trial_part_once"),
+        ]
+
+
+class PolicyTrialTenant(models.Model):
+    """What more GPUs would have changed for an organisation, by a trial that is done."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, PROTECT, db_index=False)
+    trial = models.UUIDField(help_text="The trial.")
+    fleet = models.JSONField(help_text="As in the trial.")
+    days = models.PositiveSmallIntegerField()
+    until = models.DateTimeField(help_text="The end of the past that was played.")
+    rows = models.JSONField(help_text="Waits of the organisation and of its projects, in seconds.")
+
+    class Meta:
+        ordering = ["-until", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "trial"], name="policy_trial_tenant_once"),
         ]
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.api.fleet.policy import version_facts
+from allocation.features.policy_lab import fleet_page
 from allocation.features.policy_lab.charts import changes_of, days_of
 from allocation.features.policy_lab.demand import DemandTerms
 from allocation.features.policy_lab.guard_form import ActivateForm, figure_choices
@@ -39,7 +40,7 @@ from allocation.queries.decisions.policy_versions import VersionFacts
 from allocation.services.policy.differences import version_lines
 from allocation.services.policy.parts import part_names, whole_site_names
 from allocation.services.policy.policies import policy_differences
-from allocation.web.parts.times import length_words
+from allocation.web.parts.times import waited
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.models import GpuClass, Tenant, User
@@ -89,7 +90,7 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "acts": [(act, _for_words(act)) for act in acts.order_by("-id")[:ACTS_SHOWN]],
         "part": part_names(facts.part) if facts.part else "",
         "parts": [(row["version"], part_names(row)) for row in facts.version.parts],
-        "trials": PolicyTrial.objects.filter(candidate=number).defer("report")[:ACTS_SHOWN],
+        "trials": PolicyTrial.objects.filter(candidate=number, fleet={}).defer("report")[:ACTS_SHOWN],
         "shadow": shadow,
         "is_in_shadow": shadow is not None and shadow.ended_at is None,
         "sums": sums_by_tenant(shadow) if shadow else [],
@@ -173,6 +174,10 @@ def _trial_ask(*, actor: PlatformActor, number: int, terms: PastTerms, now: date
 def _trial_shown(actor: PlatformActor, now: datetime, trial_id: UUID) -> dict[str, Any]:
     trial = trial_one(trial_id)
     shown: dict[str, Any] = {"trial": trial, "is_open": trial.state in PolicyTrial.OPEN}
+    shown["names"] = f"Version {trial.against_id}", f"Version {trial.candidate_id}"
+    if trial.fleet:
+        shown["fleet"] = fleet_page.words_of(trial)
+        shown["names"] = "The GPUs of now", shown["fleet"]
     if trial.demand:
         shown["demand"] = DemandTerms(**trial.demand)
     report = trial.report
@@ -204,18 +209,12 @@ def _figure(value: int | None, scale: int) -> str:
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a table, with its effect in words and its money with cents."""
     money = [money_of(row[side]["money"]) for side in SIDES if "money" in row[side]]
-    waits = {name: " to ".join(_length(row[side][name]) for side in SIDES) for name in ("p50", "p95")}
+    waits = {name: " to ".join(waited(row[side][name]) for side in SIDES) for name in ("p50", "p95")}
     return row | waits | {"words": EFFECTS[row["effect"]], "money": money}
 
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"before": _length(row["active"]), "after": _length(row["candidate"])}
-
-
-def _length(seconds: int | None) -> str:
-    if seconds is None:
-        return "–"
-    return length_words(seconds) if seconds else "none"
+    return row | {"before": waited(row["active"]), "after": waited(row["candidate"])}
 
 
 def _trial_cancel(*, actor: PlatformActor, trial_id: UUID, now: datetime) -> PolicyTrial:
@@ -303,6 +302,7 @@ urlpatterns = [
         Act("cancel", _trial_cancel, "The trial is cancelled."),
         area=Area.RULES,
     ),
+    *fleet_page.urlpatterns,
     path("ops/policy/trials/<uuid:trial_id>.csv", trial_csv, name="ops-policy-trial-csv"),
     path("ops/policy/trials/<uuid:trial_id>.json", trial_json, name="ops-policy-trial-json"),
 ]

@@ -13,8 +13,9 @@ from tenants.rules.audit_words import ACTIONS
 def _tried() -> Mapping[int, str]:
     """What is in shadow and on trial at once is shown as on trial."""
     shadows = PolicyShadow.objects.filter(ended_at=None).values_list("version_id", flat=True)
-    trials = PolicyTrial.objects.filter(state__in=PolicyTrial.OPEN).values_list("candidate_id", flat=True)
-    return dict.fromkeys(shadows, "shadow") | dict.fromkeys(trials, "trial")
+    trials = PolicyTrial.objects.filter(state__in=PolicyTrial.OPEN, fleet={})
+    tried = trials.values_list("candidate_id", flat=True)
+    return dict.fromkeys(shadows, "shadow") | dict.fromkeys(tried, "trial")
 
 
 POLICY_STAGES.append(_tried)
@@ -22,6 +23,10 @@ sentences_add(
     {
         "trial_bounds": gettext_lazy("Choose a number from 1 to %(most)s."),
         "trial_demand": gettext_lazy("Choose a number from %(least)s to %(most)s percent."),
+        "trial_fleet": gettext_lazy("Choose a number from %(least)s to %(most)s."),
+        "trial_class": gettext_lazy(
+            "The site has no GPU of the class %(name)s, so nothing says how its nodes are."
+        ),
         "trials_open": gettext_lazy("%(most)s trials wait or run already. Wait for one, or cancel one."),
         "guard_figures": gettext_lazy("Name at least one figure, at most %(most)s."),
         "guard_band": gettext_lazy(

@@ -122,6 +122,9 @@ class TrialOut(serializers.Serializer[Any]):
     demand = serializers.DictField(
         help_text="`load`, `sizes` and `bursts` in percent; empty: the demand of the past."
     )
+    fleet = serializers.DictField(
+        help_text="`gpu_class`, `gpus`, `from_hour` and `to_hour` that only the candidate has; empty: none."
+    )
     until = serializers.DateTimeField(help_text="The end of the past that is played.")
     state = serializers.ChoiceField(choices=PolicyTrial.State.values)
     progress = serializers.IntegerField(source="permille", help_text="In thousandths.")
@@ -159,7 +162,8 @@ def create_policy_trial(call: ApiView, terms: TrialTerms) -> PolicyTrial:
     """Plays the site's past under the version in force and under the candidate, by the same solver, in
     the background. Requests come when they came, runs last as long as they lasted; lengths that nobody
     knows are drawn, once for each seed. With a `demand` there is more work, larger work, or more of it at
-    once, drawn from the site's own."""
+    once, drawn from the site's own. With a `fleet` the candidate, which may be the version in force, has more
+    GPUs, always or in hours of the day; organisations then read their part of the results."""
     return trial_ask(terms=terms, operator_id=call.user.pk, now=call.now)
 
 

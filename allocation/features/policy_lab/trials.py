@@ -1,7 +1,7 @@
 """Trials: asked for by operators, played by a process of its own, cancelled and taken over."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,13 +13,14 @@ from django.db.models import Q, QuerySet
 from allocation.features.policy_lab.demand import PAST, DemandTerms, history_under
 from allocation.features.policy_lab.figures import Input, Report, Sides, report_of
 from allocation.features.policy_lab.history import (
+    Names,
     energy_read,
     history_read,
     history_with,
     is_drawn,
     lengths_of,
 )
-from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialPart
+from allocation.features.policy_lab.models import PolicyTrial, PolicyTrialPart, PolicyTrialTenant
 from allocation.features.policy_lab.past_rules import (
     Prices,
     Repeated,
@@ -28,9 +29,15 @@ from allocation.features.policy_lab.past_rules import (
     repeated_read,
     rules_read,
 )
+from allocation.features.policy_lab.plays.fleets import (
+    MOST_GPUS,
+    FleetTerms,
+    gpu_seconds_of,
+    history_with_gpus,
+)
 from allocation.features.policy_lab.plays.past import Fate, History, Outcome
 from allocation.features.policy_lab.plays.play import Play
-from allocation.models import Booking, PolicyVersion
+from allocation.models import Booking, Gpu, PolicyVersion
 from allocation.services.gc_paused import gc_paused
 from allocation.services.policy.policies import SOLVER_FAULTS, policy_of, policy_version
 from allocation.services.policy.scenarios import NOTHING, scenario_read
@@ -66,6 +73,7 @@ class TrialTerms:
         max_value=MOST_SEEDS,
     )
     demand: DemandTerms | None = term(says="Null: the demand of the past.", default=None)
+    fleet: FleetTerms | None = term(says="GPUs that only the candidate has. Null: none.", default=None)
 
 
 class _Cancelled(Exception):
@@ -95,6 +103,7 @@ def trial_ask(*, terms: TrialTerms, operator_id: int | None, now: datetime) -> P
         if not least <= getattr(demand, each.name) <= most:
             sentence = refusal_text("trial_demand", least=least, most=most)
             raise invalid("bad_trial", sentence, each.name)
+    fleet = {} if terms.fleet is None else _fleet(terms.fleet)
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
     with transaction.atomic():
         trial = PolicyTrial.objects.create(
@@ -103,14 +112,27 @@ def trial_ask(*, terms: TrialTerms, operator_id: int | None, now: datetime) -> P
             days=terms.days,
             seeds=terms.seeds,
             demand=asdict(demand) if demand != PAST else {},
+            fleet=fleet,
             until=now.replace(microsecond=0),
             asked_at=now,
             asked_by_id=operator_id,
         )
-        after = {"candidate": candidate.number, "days": terms.days, "seeds": terms.seeds, **trial.demand}
+        asked = {"days": terms.days, "seeds": terms.seeds, **trial.demand, **fleet}
+        after = {"candidate": candidate.number, **asked}
         platform_record(operator_id, "policy.trial_asked", ("policy", candidate.number), now, after=after)
         task_request(TASK)
     return trial
+
+
+def _fleet(terms: FleetTerms) -> dict[str, Any]:
+    """The GPUs that are added. Raises Refused: `bad_trial`."""
+    bounds = (("gpus", 1, MOST_GPUS), ("from_hour", 0, 23), ("to_hour", 1, 24))
+    for name, least, most in bounds:
+        if not least <= getattr(terms, name) <= most:
+            raise invalid("bad_trial", refusal_text("trial_fleet", least=least, most=most), f"fleet.{name}")
+    if not Gpu.objects.filter(gpu_class=terms.gpu_class).exists():
+        raise invalid("bad_trial", refusal_text("trial_class", name=terms.gpu_class), "fleet.gpu_class")
+    return asdict(terms)
 
 
 def trial_one(trial_id: UUID) -> PolicyTrial:
@@ -187,7 +209,7 @@ def _claim(now: datetime) -> PolicyTrial | None:
 def _run(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[], bool]) -> None:
     began = time.process_time()
     try:
-        report = _report(trial, clock, is_over)
+        report, names = _report(trial, clock, is_over)
     except _Cancelled:
         return
     except _Stopped:
@@ -200,9 +222,29 @@ def _run(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[]
         _fail(trial, f"{type(error).__name__}: {error}", clock())
         return
     took = round((time.process_time() - began) * 1_000)
-    PolicyTrial.objects.filter(id=trial.pk, state=State.RUNNING).update(
-        state=State.DONE, report=report, finished_at=clock(), took_ms=took, permille=1_000
-    )
+    with transaction.atomic():
+        done = PolicyTrial.objects.filter(id=trial.pk, state=State.RUNNING).update(
+            state=State.DONE, report=report, finished_at=clock(), took_ms=took, permille=1_000
+        )
+        if done and trial.fleet:
+            PolicyTrialTenant.objects.bulk_create(_parts_of_tenants(trial, report, names))
+
+
+def _parts_of_tenants(trial: PolicyTrial, report: Report, names: Names) -> Iterator[PolicyTrialTenant]:
+    """What organisations read of a trial with more GPUs: their own rows."""
+    for tenant_id, slug in sorted(names.tenants.items()):
+        rows = [row | {"name": ""} for row in report["tenants"] if row["name"] == slug]
+        projects = [row for row in report["projects"] if row["name"].startswith(f"{slug}/")]
+        rows += [row | {"name": row["name"].partition("/")[2]} for row in projects]
+        if rows:
+            yield PolicyTrialTenant(
+                tenant_id=tenant_id,
+                trial=trial.pk,
+                fleet=trial.fleet,
+                days=trial.days,
+                until=trial.until,
+                rows=rows,
+            )
 
 
 def _fail(trial: PolicyTrial, why: str, now: datetime) -> None:
@@ -211,7 +253,9 @@ def _fail(trial: PolicyTrial, why: str, now: datetime) -> None:
     )
 
 
-def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[], bool]) -> Report:
+def _report(
+    trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable[[], bool]
+) -> tuple[Report, Names]:
     since = _begin(trial.until - timedelta(days=trial.days))
     history, names = history_read(since, trial.until)
     history = history_under(history, DemandTerms(**trial.demand))
@@ -225,7 +269,7 @@ def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable
         progress = _Progress(trial, clock, is_over, (number, len(plays)), history)
         found[side, seed] = _part(trial, sides[side], seed, progress)
     active, candidate = (tuple(found[side, seed] for seed in seeds) for side in SIDES)
-    return report_of(
+    report = report_of(
         Input(
             history,
             names,
@@ -235,8 +279,10 @@ def _report(trial: PolicyTrial, clock: Callable[[], datetime], is_over: Callable
             energy_read(since, trial.until),
             {name: side.repeated for name, side in sides.items()},
             {name: forecast_days(side.history.rules) for name, side in sides.items()},
+            gpu_seconds_of(FleetTerms(**trial.fleet), history.ends - history.site.now) if trial.fleet else 0,
         )
     )
+    return report, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +301,8 @@ def _side(trial: PolicyTrial, history: History, since: datetime, *, is_candidate
     scenario = scenario_read(trial.candidate.scenario) if is_candidate else NOTHING
     prices = prices_read(trial.until, scenario, history.site)
     repeated = repeated_read(trial.until, scenario)
+    if is_candidate and trial.fleet:
+        history = history_with_gpus(history, FleetTerms(**trial.fleet))
     history = replace(
         history_with(history, scenario),
         rules=rules_read(since, trial.until, scenario, dict(policy.headroom)),

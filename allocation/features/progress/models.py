@@ -27,6 +27,13 @@ class Progress(models.Model):
     anchor_step = models.FloatField()
     mark_at = models.DateTimeField(help_text="The next anchor.")
     mark_step = models.FloatField()
+    driver = models.CharField(
+        max_length=80,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Driver versions of its nodes when its rate began to be measured; empty: not known.",
+    )
 
     class Meta:
         constraints = [

@@ -8,7 +8,7 @@ from allocation.access import access_booking
 from allocation.features.progress.costs import unit_cost_store
 from allocation.features.progress.models import Progress
 from allocation.features.progress.rules import Pace, is_number_of_steps, metrics_fault
-from allocation.models import Booking
+from allocation.models import Allocation, Booking
 from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
 from billing.rules import units_text
@@ -63,7 +63,7 @@ def report_keep(booking: Booking, terms: ProgressTerms, now: datetime) -> Progre
         Progress.objects.bulk_create([_first(booking, terms, max(now, ready))], ignore_conflicts=True)
         row = Progress.objects.select_for_update().get(booking=booking)
         _follow(row, terms, now, ready)
-        row.save(update_fields=[*_PACE, "of", "unit", "metrics"])
+        row.save(update_fields=[*_PACE, "of", "unit", "metrics", "driver"])
         if booking.campaign_id is not None:
             unit_cost_store(booking.campaign_id, now)
     return row
@@ -86,8 +86,16 @@ def _first(booking: Booking, terms: ProgressTerms, now: datetime) -> Progress:
         of=None,
         unit=terms.unit or "step",
         metrics={},
+        driver=_driver(booking),
         **{name: getattr(pace, name) for name in _PACE},
     )
+
+
+def _driver(booking: Booking) -> str:
+    """The driver versions of the nodes on which it runs, such as `570.86.15`."""
+    rows = Allocation.objects.filter(booking=booking, state=Allocation.State.ACTIVE)
+    found = set(rows.exclude(gpu__node__driver="").values_list("gpu__node__driver", flat=True))
+    return ", ".join(sorted(found))[:80]
 
 
 def _units(step: float, unit: str) -> str:
@@ -100,7 +108,8 @@ def _follow(row: Progress, terms: ProgressTerms, now: datetime, ready: datetime)
     pace = Pace(**{name: getattr(row, name) for name in _PACE})
     now = max(now, ready)
     if row.at < ready:
-        # It continues from a checkpoint, which may be an earlier step.
+        # It continues from a checkpoint, which may be an earlier step, perhaps on another node.
+        row.driver = _driver(row.booking)
         pace = Pace.begun(now, terms.step)
     elif terms.step < row.step or now < row.at:
         sentence = refusal_text("progress_backwards", done=_units(row.step, row.unit))

@@ -23,6 +23,8 @@ FEW_CORES, ENOUGH_CORES = 6, 8
 TENSOR_IDLE, TENSOR_WORKS_FROM = 5, 80
 FULL_FROM, TIGHT_FROM, HALF = 0.95, 0.98, 0.5
 IDLE_FROM = 0.25
+# Less is no difference that somebody would plan for.
+NEARER_FROM = 1.05
 NOT_FULL = 85
 CHEAPER = Decimal("0.9")
 STEP_S = 300
@@ -193,16 +195,29 @@ def _group(own: Profile, ask: AskDocument, site: Site) -> Advice | None:
     if own.verdict is None or own.verdict.kind != "communication":
         return None
     is_near = ask.required and ask.together in ("domain", "gpu")
-    over_pcie = dict(own.verdict.evidence).get("pcie_gib") is not None
-    if not is_near and over_pcie and 1 < ask.count <= site.nvlink:
+    evidence = dict(own.verdict.evidence)
+    over = "over PCIe" if "pcie_gib" in evidence else "across nodes" if "network_gib" in evidence else ""
+    if not is_near and over and 1 < ask.count <= site.nvlink:
         return Advice(
             "group",
-            f"Communication-bound over PCIe: ask for {ask.count} GPUs in one NVLink group.",
+            f"Communication-bound {over}: ask for {ask.count} GPUs in one NVLink group.{_nearer(own, ask)}",
             replace(ask, together="domain", required=True),
             LINKS["group"],
         )
     said = "Communication-bound: overlap collectives with compute, send fewer bytes, or use fewer GPUs."
     return Advice("group", said, None, LINKS["group"])
+
+
+def _nearer(own: Profile, ask: AskDocument) -> str:
+    """By how much runs of the size were faster on one node than on several, if both are known."""
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for run in own.runs:
+        if run.per_gpu_hour is not None and run.gpus == ask.count and run.devices:
+            rates[len({each.node for each in run.devices}) == 1].append(run.per_gpu_hour)
+    if min(map(len, rates.values())) < LEAST_JUDGED:
+        return ""
+    times = median(rates[True]) / median(rates[False])
+    return f" On one node it was {times:.1f} times as fast." if times > NEARER_FROM else ""
 
 
 def _batch(own: Profile, ask: AskDocument, site: Site) -> Advice | None:

@@ -34,7 +34,7 @@ from allocation.features.workloads.services import (
     workloads_of,
 )
 from allocation.models import Booking
-from allocation.points import BOOKING_CARDS, BookingCard
+from allocation.points import BOOKING_CARDS, BookingCard, WorkRate
 from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
@@ -70,6 +70,11 @@ EFFECTS = {
     "memory": "A smaller batch",
     "class": "Another class",
 }
+# Why older runs do not count.
+BEGAN = {
+    "driver": "Runs with another driver no longer count.",
+    "jump": "Runs before a jump of the speed no longer count.",
+}
 CONFIDENCES = ((0.75, "sure"), (0.5, "likely"), (0.0, "uncertain"))
 MOST_SHOWN = 20
 
@@ -82,6 +87,7 @@ class Shown:
     where: str
     rate: str
     spread: str
+    series: str
     use: tuple[tuple[str, str], ...]
     memory: str
     per_run: str
@@ -103,7 +109,8 @@ def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
     chosen = request.GET.get("project", "")
     of = [project_with_workloads(actor, chosen)] if chosen else projects
     labels = class_labels()
-    rows = [(each, profile_shown(each.profiles[0], labels)) for each in workloads_of(of)]
+    now = timezone.now()
+    rows = [(each, profile_shown(each.profiles[0], labels, now)) for each in workloads_of(of)]
     context: dict[str, Any] = {"projects": projects, "chosen": chosen, "rows": rows}
     if chosen:
         context |= {
@@ -145,7 +152,7 @@ def _context(found: Workload, now: datetime) -> dict[str, Any]:
     return {
         "now": now,
         "workload": found,
-        "profiles": [profile_shown(each, labels) for each in found.profiles],
+        "profiles": [profile_shown(each, labels, now) for each in found.profiles],
         "runs": [
             (run, labels.get(run.gpu_class, run.gpu_class), money_text(run.paid, run.currency))
             for run in found.runs[:MOST_SHOWN]
@@ -205,7 +212,7 @@ def _effect_shown(found: Workload, each: Effect) -> tuple[str, Effect, str]:
     return EFFECTS[each.code], each, words
 
 
-def profile_shown(found: Profile, labels: dict[str, str]) -> Shown:
+def profile_shown(found: Profile, labels: dict[str, str], now: datetime) -> Shown:
     """Returns a profile in words; – is not measured."""
     what = labels.get(found.gpu_class, found.gpu_class)
     verdict = found.verdict
@@ -216,6 +223,7 @@ def profile_shown(found: Profile, labels: dict[str, str]) -> Shown:
         where=f"{found.slice} of {what}" if found.slice else f"{found.gpus} × {what}",
         rate=f"{rate.per_gpu_hour:,.4g} {rate.unit}s" if rate else "–",
         spread=f"half of {rate.runs} runs: {rate.low:,.4g} to {rate.high:,.4g}" if rate else "",
+        series=_series(rate, now) if rate else "",
         use=(
             ("Busy", _percent(found.busy)),
             ("Tensor cores", _percent(found.tensor)),
@@ -234,6 +242,15 @@ def profile_shown(found: Profile, labels: dict[str, str]) -> Shown:
         sure=_sure(verdict.confidence) if verdict else "",
         evidence=f"{verdict.agreed} of {verdict.judged} runs" if verdict else "",
     )
+
+
+def _series(rate: WorkRate, now: datetime) -> str:
+    """By how many runs a rate is, how old they are, and why older ones do not count."""
+    days = (now - rate.last).days
+    age = f"the last {days} day{'s' * (days != 1)} ago" if days else "the last within a day"
+    driver = f" with driver {rate.driver}" if rate.driver else ""
+    words = f"The rate is of {rate.runs} run{'s' * (rate.runs != 1)}{driver}, {age}."
+    return f"{words} {BEGAN[rate.began]}" if rate.began else words
 
 
 def _memory(found: Profile) -> str:
@@ -258,7 +275,7 @@ def workload_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
         return None
     found = workloads_of([booking.project], name) if name else []
     labels = class_labels()
-    shown = [profile_shown(each, labels) for each in _of_booking(found, booking)]
+    shown = [profile_shown(each, labels, now) for each in _of_booking(found, booking)]
     card = {
         "name": name,
         "is_said": LABEL in booking.labels,

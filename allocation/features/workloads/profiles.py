@@ -100,7 +100,9 @@ def profiles_of(runs: Iterable[FinishedRun]) -> list[Profile]:
 def rated_runs(runs: Iterable[FinishedRun]) -> list[Run]:
     """The runs on whole GPUs that have a rate."""
     return [
-        Run(run.gpu_class, run.unit, run.per_gpu_hour, run.at) for run in runs if run.per_gpu_hour is not None
+        Run(run.gpu_class, run.unit, run.per_gpu_hour, run.at, run.driver)
+        for run in runs
+        if run.per_gpu_hour is not None
     ]
 
 
@@ -138,7 +140,7 @@ def _profile(runs: list[FinishedRun], rates: dict[str, WorkRate]) -> Profile:
     first = runs[0]
     rate = None if first.slice else rates.get(first.gpu_class)
     unit = rate.unit if rate else first.unit
-    in_unit = [run for run in runs if run.unit == unit]
+    in_unit = [run for run in runs if run.unit == unit and (rate is None or _is_of_series(run, rate))]
     held = sum(run.held for run in runs)
     works = [signals for run in runs if run.coverage >= ENOUGH and (signals := run.signals) is not None]
     # Of one or two runs a figure is shown, and no rate is learnt.
@@ -176,10 +178,10 @@ def _profile(runs: list[FinishedRun], rates: dict[str, WorkRate]) -> Profile:
     )
 
 
+def _is_of_series(run: FinishedRun, rate: WorkRate) -> bool:
+    return run.at >= rate.since and (not run.driver or run.driver == rate.driver)
+
+
 def _median(values: Iterable[float | None]) -> float | None:
     known = [each for each in values if each is not None]
     return median(known) if known else None
-
-
-def _most(values: Iterable[int | None]) -> int | None:
-    return max((each for each in values if each is not None), default=None)

@@ -72,6 +72,14 @@ class ClassProfileOut(serializers.Serializer[Any]):
     low = serializers.FloatField(allow_null=True, help_text="A quarter of the runs did less.")
     high = serializers.FloatField(allow_null=True, help_text="A quarter of the runs did more.")
     rated_runs = serializers.IntegerField(help_text="Runs behind the rate.")
+    rated_since = serializers.DateTimeField(
+        allow_null=True, help_text="The first of them; older runs do not count. Null: no rate."
+    )
+    rated_last = serializers.DateTimeField(allow_null=True, help_text="The newest of them.")
+    began = serializers.CharField(
+        help_text="Why older runs do not count: `driver` (another one) or `jump` (another speed). Else empty."
+    )
+    driver = serializers.CharField(help_text="The driver of their nodes. Empty: not known.")
     coverage = serializers.FloatField(help_text="Percent of the GPUs' time with a measured utilisation.")
     memory_coverage = serializers.FloatField(help_text="Percent of their time with readings of memory.")
     busy = _percent("Utilisation while it works.")
@@ -203,6 +211,10 @@ def profile_data(project: str, found: Profile) -> dict[str, Any]:
         "project": project,
         "runs": len(found.runs),
         "rated_runs": rate.runs if rate else 0,
+        "rated_since": rate.since if rate else None,
+        "rated_last": rate.last if rate else None,
+        "began": rate.began if rate else "",
+        "driver": rate.driver if rate else "",
         "gpu_hours": round(found.gpu_hours, 3),
         "coverage": round(100 * found.coverage, 1),
         "memory_coverage": round(100 * found.memory_coverage, 1),

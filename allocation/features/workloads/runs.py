@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from allocation.points import host_cpu
+from allocation.points import HostSignals, host_signals
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
 from allocation.rules.nodes.diagnosis import GIB, Signals, measured_mean, nvlink_peak_kb
 
@@ -36,6 +36,7 @@ _RUN = (
     "gpus",
     "unit",
     "per_hour",
+    "driver",
 )
 _PLAIN = (
     "watched",
@@ -66,7 +67,8 @@ SELECT b.id, 'BK-' || b.number || coalesce('[' || b.array_index || ']', ''), b.p
   b.currency, b.duration_seconds, coalesce(p.at, b.ended_at, b.submitted) AS at,
   coalesce(b.labels->>'advice', ''), {DEVICES} AS devices, coalesce(p.unit, ''),
   CASE WHEN p.step > p.anchor_step AND p.at - p.anchor_at >= %(least)s
-    THEN (p.step - p.anchor_step) / extract(epoch FROM p.at - p.anchor_at) * 3600 END
+    THEN (p.step - p.anchor_step) / extract(epoch FROM p.at - p.anchor_at) * 3600 END,
+  coalesce(p.driver, '')
 FROM allocation_booking b
 LEFT JOIN allocation_progress p ON p.booking_id = b.id
 WHERE b.project_id = ANY(%(projects)s) AND b.state = 'ended' AND b.outcome <> 'no_show'
@@ -146,8 +148,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A finished booking of a workload. `per_hour`: steps of the whole run in an hour, at its last rate;
-    `cpu`: the percentage of its host cores in use."""
+    """A finished booking of a workload. `per_hour`: steps of the whole run in an hour, at its last rate."""
 
     id: UUID
     label: str
@@ -164,8 +165,9 @@ class FinishedRun:
     gpus: int
     unit: str
     per_hour: float | None
+    driver: str = ""
     devices: Sequence[DeviceUse] = field(default=())
-    cpu: float | None = None
+    host: HostSignals = field(default=HostSignals())
 
     @property
     def slice(self) -> str:
@@ -252,7 +254,8 @@ class FinishedRun:
             pcie_gib=None if pcie is None else pcie / GIB,
             links=None if nvlink is None or peak is None else nvlink / peak,
             gpus=self.gpus,
-            cpu=self.cpu,
+            cpu=self.host.cpu,
+            network_gib=self.host.network_gib,
         )
 
     @property
@@ -288,8 +291,11 @@ def _with_use(runs: list[FinishedRun]) -> list[FinishedRun]:
     facts = {"bookings": [run.id for run in runs], "idle": IDLE_PERCENT}
     for booking, *row in _rows(_DEVICES, facts) if runs else ():
         devices.setdefault(booking, []).append(_device(row))
-    cpu = host_cpu([run.id for run in runs])
-    return [replace(run, devices=tuple(devices.get(run.id, ())), cpu=cpu.get(run.id)) for run in runs]
+    hosts = host_signals([run.id for run in runs])
+    return [
+        replace(run, devices=tuple(devices.get(run.id, ())), host=hosts.get(run.id, HostSignals()))
+        for run in runs
+    ]
 
 
 def _run(row: Sequence[Any]) -> FinishedRun:

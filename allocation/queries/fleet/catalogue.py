@@ -34,6 +34,12 @@ def class_labels() -> dict[str, str]:
 
 
 @by_version
+def host_classes() -> frozenset[str]:
+    """The classes whose units are cores of hosts: they count as no GPUs."""
+    return frozenset(GpuClass.objects.filter(kind=GpuClass.Kind.HOST).values_list("slug", flat=True))
+
+
+@by_version
 def zone_labels() -> dict[str, str]:
     """The name of each zone, as sentences and pages have it; requests and fields of REST have its slug."""
     return dict(Zone.objects.values_list("slug", "name"))
@@ -54,8 +60,9 @@ def _catalogue() -> Catalogue:
     aliases: dict[str, set[str]] = defaultdict(set)
     for gpu_class, model in GpuModel.objects.values_list("gpu_class_id", "slug"):
         aliases[gpu_class].add(model)
-    return Catalogue(
-        classes=tuple(
+    entries: dict[str, list[ClassEntry]] = {"gpu": [], "host": []}
+    for row in GpuClass.objects.filter(slug__in=list(memory)):
+        entries[row.kind].append(
             ClassEntry(
                 slug=row.slug,
                 label=row.label,
@@ -63,8 +70,10 @@ def _catalogue() -> Catalogue:
                 memory_mb=memory[row.slug],
                 profiles=tuple(sorted(profiles[row.slug])),
             )
-            for row in GpuClass.objects.filter(slug__in=list(memory))
-        ),
+        )
+    return Catalogue(
+        classes=tuple(entries["gpu"]),
+        hosts=tuple(entries["host"]),
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
         tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
         zones=tuple(Zone.objects.filter(ended=None).values_list("slug", "name")),
@@ -109,8 +118,10 @@ def ask_units(document: AskDocument) -> dict[str, int]:
 
 
 def units_at_once(ask: Mapping[str, Any], units: Mapping[str, int]) -> int:
-    """The most units that a stored request uses at a time: of all groups, or of its largest
-    alternative."""
+    """The most units of GPUs that a stored request uses at a time: of all groups, or of its largest
+    alternative. Cores of hosts are none."""
+    if ask.get("host"):
+        return 0
     return sum(units.values()) if ask.get("groups") else max(units.values(), default=0)
 
 

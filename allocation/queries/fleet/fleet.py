@@ -82,6 +82,8 @@ class GpuNow:
     mode_pinned: str = ""
     label: str = ""
     """The label of its class."""
+    noun: str = "GPU"
+    """What it is called: `GPU`, or `core` of a host."""
 
     @property
     def usable(self) -> bool:
@@ -131,6 +133,11 @@ class NodeNow:
     zone: str = ""
     storage: str = ""
     """In words; empty: not known."""
+
+    @property
+    def cores_given(self) -> int:
+        """The number of its cores that work without a GPU can have; of a node with GPUs none."""
+        return sum(gpu.noun == "core" for gpu in self.gpus)
 
     @property
     def in_service(self) -> bool:
@@ -233,14 +240,15 @@ def fleet_now(*, tenant_id: UUID | None, now: datetime, node: str | None = None)
                 mode_wanted=gpu.mode_wanted,
                 mode_pinned=gpu.mode_pinned,
                 label=gpu.gpu_class.label,
+                noun=gpu.gpu_class.noun,
             )
         )
     return [_node(row, by_node[row.id], now) for row in nodes]
 
 
 def totals_of(nodes: Iterable[NodeNow], free: Collection[UUID]) -> Totals:
-    """The figures of these nodes. `free` are the GPUs that can be booked whole."""
-    nodes = list(nodes)
+    """The figures of these nodes' GPUs. `free` are those that can be booked whole. Cores are none."""
+    nodes = [node for node in nodes if not node.cores_given]
     everything = [gpu for node in nodes for gpu in node.gpus]
     serving = [gpu for node in nodes if node.in_service for gpu in node.gpus if gpu.usable]
     blocks = [block for gpu in everything for block in gpu.blocks]

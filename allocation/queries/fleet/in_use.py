@@ -54,9 +54,10 @@ def in_use(now: datetime, tenant_id: UUID | None = None) -> list[InUse]:
         if quota.project_id is None:
             guaranteed[key] = dated.get(key, quota.guaranteed_units)
             continue
-        assigned[key] += quota.guaranteed_units
+        sure = dated.get((quota.project_id, quota.gpu_class_id), quota.guaranteed_units)
+        assigned[key] += sure
         if quota.lend_limit_units is not None:
-            least = max(0, quota.guaranteed_units - quota.lend_limit_units)
+            least = max(0, sure - quota.lend_limit_units)
             kept[key][quota.project_id] = least
     found = []
     for key, mine in held.items():

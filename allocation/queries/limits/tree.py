@@ -139,7 +139,7 @@ def _read(actor: Actor, now: datetime) -> _Read:
         (row.project_id or row.tenant_id, row.gpu_class_id): row
         for row in quotas_now(Quota.objects.filter(tenant_id=actor.tenant_id), now)
     }
-    for lab_quota in LabQuota.objects.filter(tenant_id=actor.tenant_id):
+    for lab_quota in quotas_now(LabQuota.objects.filter(tenant_id=actor.tenant_id), now):
         quotas[lab_quota.lab_id, lab_quota.gpu_class_id] = lab_quota
     return _Read(
         {key: each.used for key, each in uses.items()},

@@ -27,6 +27,8 @@ WAITS_BELOW, QUIET_BELOW = 60, 40
 # that takes 40 % of a step at 60 % of the peak.
 LINKS_FROM = 0.2
 PCIE_FROM_GIB = 12.0
+# A node of a gang receives and sends so much, each, where work waits for a network: a sixth of 25 Gbit/s.
+NETWORK_FROM_GIB = 0.5
 # Host cores that are so busy are what work waits for that waits for input; with less it is something else.
 CPU_FULL_FROM, CPU_IDLE_BELOW = 80, 30
 GIB = 1 << 20
@@ -69,7 +71,8 @@ class Bottleneck:
 class Signals:
     """The means of a time: `watched` is the measured part, `top` the highest utilisation, `swing` the
     distance of its highest and lowest in a step, `held` the throttled part, `links` the part of
-    NVLink's peak, `cpu` the percentage of the host's cores in use that it has. None: not measured."""
+    NVLink's peak, `cpu` the percentage of the host's cores in use that it has, `network_gib` what each of
+    its nodes receives and sends, if it has several. None: not measured."""
 
     watched: float
     busy: float
@@ -82,12 +85,17 @@ class Signals:
     links: float | None = None
     gpus: int = 1
     cpu: float | None = None
+    network_gib: float | None = None
 
 
 def bottleneck_of(
-    moments: Sequence[Moment], gpus: int = 1, gpu_class: str = "", cpu: float | None = None
+    moments: Sequence[Moment],
+    gpus: int = 1,
+    gpu_class: str = "",
+    cpu: float | None = None,
+    network_gib: float | None = None,
 ) -> Bottleneck:
-    """The first bottleneck that matches, in order of certainty. `cpu`: as in `Signals`."""
+    """The first bottleneck that matches, in order of certainty. `cpu`, `network_gib`: as in `Signals`."""
     asked = sum(moment.seconds for moment in moments)
     known = [moment for moment in moments if moment.measured and moment.busy is not None]
     watched = sum(moment.measured for moment in known) / asked if asked else 0.0
@@ -96,7 +104,7 @@ def bottleneck_of(
     found = _signals(known, watched, gpus, gpu_class)
     if found.top < IDLE_BELOW:
         return _idle(found, is_whole=len(known) == len(moments))
-    return bottleneck_at_work(replace(found, cpu=cpu))
+    return bottleneck_at_work(replace(found, cpu=cpu, network_gib=network_gib))
 
 
 def bottleneck_at_work(found: Signals) -> Bottleneck:
@@ -174,12 +182,27 @@ def _communication(found: Signals) -> Bottleneck | None:
         words = f"{found.pcie_gib:.1f} GiB/s over PCIe"
         evidence, margin = ("pcie_gib", round(found.pcie_gib, 2)), (found.pcie_gib - PCIE_FROM_GIB) / 12
     else:
-        return None
+        return _network(found)
     return Bottleneck(
         "communication",
         f"Waits for other GPUs: {found.gpus} GPUs use {words} each, at {found.busy:.0f} % busy.",
         (evidence, ("busy", round(found.busy, 1))),
         _confidence(found, margin, found.tensor, found.bandwidth),
+    )
+
+
+def _network(found: Signals) -> Bottleneck | None:
+    """What is exchanged is received and sent: input that is read from a network only comes in."""
+    gib = found.network_gib
+    if gib is None or gib < NETWORK_FROM_GIB:
+        return None
+    # The speed of the network is not known.
+    sure = _confidence(found, (gib - NETWORK_FROM_GIB) / 2, found.tensor, found.bandwidth)
+    return Bottleneck(
+        "communication",
+        f"Waits for other nodes: each receives and sends {gib:.1f} GiB/s, at {found.busy:.0f} % busy.",
+        (("network_gib", round(gib, 2)), ("busy", round(found.busy, 1))),
+        round(UNSEEN * sure, 2),
     )
 
 

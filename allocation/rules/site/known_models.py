@@ -31,8 +31,8 @@ class KnownProfile:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A shipped GPU model. `speeds` are in thousandths of an H100 by kind of work. `price` applies
-    to the tier with factor 1."""
+    """A shipped GPU model. `speeds` are in thousandths of an H100 by kind of work; those of kind "host",
+    which are host cores, have none. `price` applies to the tier with factor 1."""
 
     slug: str
     names: tuple[str, ...]
@@ -45,6 +45,7 @@ class KnownModel:
     profiles: tuple[KnownProfile, ...]
     speeds: Mapping[str, int]
     price: Decimal
+    kind: str = "gpu"
 
     @property
     def mode_switch(self) -> str:
@@ -96,7 +97,8 @@ class KnownCatalogue:
 
     def speeds(self, gpu_classes: Iterable[str]) -> dict[str, dict[str, int]]:
         """Typical speeds in thousandths by kind of work and known class."""
-        known = {slug: model for slug in gpu_classes if (model := self.of_class(slug))}
+        found = {slug: self.of_class(slug) for slug in gpu_classes}
+        known = {slug: model for slug, model in found.items() if model is not None and model.speeds}
         return {
             workload: {slug: model.speeds[workload] for slug, model in known.items()}
             for workload in WORKLOADS
@@ -130,8 +132,9 @@ def _model(slug: str, data: dict[str, Any], geometries: dict[str, Any]) -> Known
             KnownProfile(name, row["compute"], row["size"], tuple(row["starts"]), row["limit"])
             for name, row in zip(data.get("profiles", ()), geometry, strict=True)
         ),
-        speeds={workload: data[workload] for workload in WORKLOADS},
+        speeds={workload: data[workload] for workload in WORKLOADS if workload in data},
         price=Decimal(data["price"]),
+        kind=data.get("kind", "gpu"),
     )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+import wire
 from allocation.models import Gpu, GpuModel, WorkSpeed
 from allocation.services.nodes.inventories import waiting_gpus_add
 from allocation.words.refusals import refusal_text
@@ -35,12 +36,20 @@ class ModelTerms:
 
 
 @transaction.atomic
-def class_set(*, operator: User, slug: str, label: str, order: int | None = None, now: datetime) -> GpuClass:
+def class_set(
+    *,
+    operator: User,
+    slug: str,
+    label: str,
+    order: int | None = None,
+    kind: str | None = None,
+    now: datetime,
+) -> GpuClass:
     """Creates a class or changes its label and position in lists; without `order` it keeps its
-    position, or comes last.
+    position, or comes last. Its kind, by default GPUs, never changes.
 
     Raises:
-        Refused: `bad_slug`, `bad_name`, `label_taken` or `bad_order`.
+        Refused: `bad_slug`, `bad_name`, `label_taken`, `bad_order` or `kind_fixed`.
     """
     slug_read(slug)
     label = name_read(label, param="label")
@@ -52,8 +61,11 @@ def class_set(*, operator: User, slug: str, label: str, order: int | None = None
         order = found.order if found else last.order + 1 if last else 0
     if not 0 <= order <= MOST_ORDER:
         raise invalid("bad_order", refusal_text("bad_class_order", most_order=MOST_ORDER), "order")
-    before = {"label": found.label, "order": found.order} if found else None
-    after = {"label": label, "order": order}
+    kept = found.kind if found else kind or GpuClass.Kind.GPU
+    if kind not in (None, kept):
+        raise invalid("kind_fixed", refusal_text("class_kind_fixed"), "kind")
+    before = {"label": found.label, "order": found.order, "kind": found.kind} if found else None
+    after = {"label": label, "order": order, "kind": kept}
     made, _ = GpuClass.objects.update_or_create(slug=slug, defaults=after)
     if before != after:
         platform_record(operator.id, "gpu_class.set", ("gpu_class", slug), now, before=before, after=after)
@@ -152,8 +164,11 @@ def model_remove(*, operator: User, slug: str, now: datetime) -> None:
 
 
 def _values(terms: ModelTerms) -> dict[str, object]:
-    if not GpuClass.objects.filter(slug=terms.gpu_class).exists():
+    of_class = GpuClass.objects.filter(slug=terms.gpu_class).first()
+    if of_class is None:
         raise missing("GPU class", "gpu_class")
+    if (of_class.kind == GpuClass.Kind.HOST) != (terms.product_name.strip() == wire.HOST_CORE):
+        raise invalid("bad_model", refusal_text("model_of_other_kind"), "gpu_class")
     if not 1 <= terms.memory_mb <= MOST_MEMORY_MB:
         raise invalid("bad_model", refusal_text("bad_model_memory"), "memory_mb")
     if not 0 <= terms.switch_seconds <= LONGEST_SWITCH:

@@ -32,7 +32,7 @@ def known_model_add(*, operator: User, slug: str, now: datetime) -> GpuModel:
     if known is None:
         raise invalid("unknown_model", refusal_text("model_not_shipped", slug=slug), "slug")
     if not GpuClass.objects.filter(slug=known.gpu_class).exists():
-        class_set(operator=operator, slug=known.gpu_class, label=known.label, now=now)
+        class_set(operator=operator, slug=known.gpu_class, label=known.label, kind=known.kind, now=now)
     found = GpuModel.objects.filter(product_name__in=known.names).first()
     if found is None:
         found = model_set(operator=operator, slug=slug, terms=_terms(known), now=now)

@@ -373,6 +373,7 @@ def _ask_of(option: Option, asked: AskDocument) -> AskDocument:
         pin=() if option.kind == "unpinned" else asked.pin,
         groups=asked.groups,
         data=asked.data,
+        host=asked.host,
         most_cost=asked.most_cost,
         **where,
     )

@@ -25,7 +25,7 @@ from allocation.rules.states import WAITING, State
 from allocation.services.record.open_pauses import open_pauses
 from allocation.services.snapshot.demands import bookings_with_data, changes_with_data
 from tenants.lab_queries import guarantees_to_come
-from tenants.models import LabQuota, PersonQuota, QuotaWindow
+from tenants.models import LabQuota, PersonQuota, QuotaWindow, TierGuarantee
 from tenants.platform.database.look import Look, Question
 
 # From this many changes on, a fresh snapshot costs as much.
@@ -79,12 +79,13 @@ def changes_drop(before: int) -> None:
         cursor.execute("DELETE FROM allocation_change WHERE xid < %s::xid8", [str(before)])
 
 
-INNER_LIMITS = frozenset({"labs", "persons", "windows"})
+INNER_LIMITS = frozenset({"labs", "persons", "windows", "tier_parts"})
 
 _SECTIONS: dict[str, Question] = {
     "labs": lambda _: LabQuota.objects.all(),
     "persons": lambda _: PersonQuota.objects.all(),
     "windows": lambda _: QuotaWindow.objects.all(),
+    "tier_parts": lambda _: TierGuarantee.objects.all(),
     "guarantees": guarantees_to_come,
     "blackouts": lambda now: Maintenance.objects.filter(ended_at=None, ends__gt=now),
     "cooling": lambda now: Booking.objects.filter(cooling_until__gt=now),

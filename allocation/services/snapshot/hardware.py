@@ -21,6 +21,7 @@ from solver import Energy, Host, Model, Placement, Tier
 from solver import Gpu as SolverGpu
 from solver import Maintenance as SolverBlackout
 from solver.model.inputs import Mode
+from tenants.models import GpuClass
 
 EVERYWHERE = Q()
 # The changes of clocks of these years are known: no booking is planned outside of them.
@@ -44,8 +45,9 @@ def models_read() -> tuple[Model, ...]:
             mode_switch="reset" if model.mode_switch == "reset" else "online",
             placements=tuple(placements[model.slug]),
             switch_seconds=model.switch_seconds,
+            host=model.gpu_class.kind == GpuClass.Kind.HOST,
         )
-        for model in GpuModel.objects.order_by("slug")
+        for model in GpuModel.objects.select_related("gpu_class").order_by("slug")
     )
 
 

@@ -1,4 +1,4 @@
-"""Limits inside a tenant in a snapshot: labs, persons, and limits at some times."""
+"""Limits inside a tenant in a snapshot: labs, persons, limits at some times, and parts for tiers."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from allocation.services.snapshot.limits_in_time import HORIZON_DAYS
-from solver import FOREVER, DatedGuarantee, LabLimit, Limit, Override, PersonLimit
+from solver import FOREVER, DatedGuarantee, LabLimit, Limit, Override, PersonLimit, TierPart
 from tenants.lab_queries import guarantees_to_come, times_of
-from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow
+from tenants.models import LabQuota, PersonQuota, Project, Quota, QuotaWindow, TierGuarantee
 from tenants.rules.limit_times import FOREVER as NEVER
 from tenants.rules.limit_times import Times, limit_steps
 
@@ -27,6 +27,7 @@ class InnerLimits:
     windows: tuple[QuotaWindow, ...] = ()
     lab_caps: tuple[LabQuota, ...] = ()
     """The rows of labs that have a cap of GPU-hours."""
+    tier_parts: tuple[TierPart, ...] = ()
 
 
 def inner_limits_read(quotas: Collection[Quota]) -> InnerLimits:
@@ -38,7 +39,12 @@ def inner_limits_read(quotas: Collection[Quota]) -> InnerLimits:
     persons = list(map(_person_of, own))
     caps = tuple(row for row in rows if row.cap_gpu_hours is not None)
     every = (*persons, *_timed_persons(persons, windows))
-    return InnerLimits(labs, _timed_projects(windows, quotas), every, windows, caps)
+    parts = tuple(map(_part_of, TierGuarantee.objects.order_by("tenant_id", "gpu_class_id")))
+    return InnerLimits(labs, _timed_projects(windows, quotas), every, windows, caps, parts)
+
+
+def _part_of(row: TierGuarantee) -> TierPart:
+    return TierPart(str(row.tenant_id), row.gpu_class_id, row.units, tuple(row.tiers))
 
 
 def _timed_projects(windows: Iterable[QuotaWindow], quotas: Iterable[Quota]) -> tuple[Limit, ...]:
@@ -67,10 +73,11 @@ def _timed_persons(persons: Iterable[PersonLimit], windows: Iterable[QuotaWindow
 
 
 def guarantees_read(now: datetime) -> tuple[DatedGuarantee, ...]:
-    """The guarantees of tenants between dates; under row-level security, of one tenant."""
+    """The guarantees of tenants, labs and projects between dates; under row-level security, of one
+    tenant."""
     return tuple(
         DatedGuarantee(
-            str(row.tenant_id),
+            str(row.owner_id),
             row.gpu_class_id,
             int(row.starts.timestamp()),
             int(row.ends.timestamp()),

@@ -156,6 +156,7 @@ def limits_read(
         "persons": inner.persons,
         "limits": (*limits_of(quotas), *inner.projects),
         "guarantees": guarantees,
+        "tier_parts": inner.tier_parts,
         "caps": caps_of((*quotas, *inner.lab_caps), used, now, inner.labs),
         "used": used,
         "blackouts": maintenance_read(now) if "blackouts" in present else (),

@@ -255,6 +255,7 @@ def titles_of(booking: Booking) -> Titles:
     """Returns the headings for a booking in its state."""
     state = State(booking.state)
     no_place = "It was never placed."
+    devices = "cores" if booking.ask.get("host") else "GPUs"
     if state == State.REQUESTED:
         no_place = "Being planned."
     elif state == State.AWAITING_APPROVAL:
@@ -266,7 +267,7 @@ def titles_of(booking: Booking) -> Titles:
     return Titles(
         why="Why it was refused" if state in TURNED_DOWN else "Why it is waiting",
         sooner="Earlier options" if state in WAITS_FOR_PLACE else "Alternatives",
-        place="Planned GPUs" if state in PLANNED else "GPUs",
+        place=f"Planned {devices}" if state in PLANNED else f"{devices[0].upper()}{devices[1:]}",
         no_place=no_place,
         time="Resumes" if state in HELD_UP else "When",
     )
@@ -277,8 +278,8 @@ def place_cards(places: Iterable[NodePlace], ask: Mapping[str, Any]) -> list[Pla
     return [
         PlaceCard(
             place,
-            f"On {place.name}: {'; '.join(_gpu_words(gpu) for gpu in place.gpus)}",
-            _host_resources(ask.get("cores", 0), ask.get("memory", 0), place.limits),
+            f"On {place.name}: {_devices_words(place, is_host=bool(ask.get('host')))}",
+            _host_resources(ask, place.limits),
         )
         for place in places
     ]
@@ -289,11 +290,20 @@ def where_words(places: Sequence[NodePlace]) -> str:
     return f"on {', '.join(place.name for place in places)}" if places else ""
 
 
+def _devices_words(place: NodePlace, *, is_host: bool) -> str:
+    if is_host:
+        return f"cores {', '.join(str(gpu.index) for gpu in place.gpus)}"
+    return "; ".join(_gpu_words(gpu) for gpu in place.gpus)
+
+
 def _gpu_words(gpu: Slots) -> str:
     return f"GPU {gpu.index}" if gpu.whole else f"GPU {gpu.index}, slice {gpu.profile}"
 
 
-def _host_resources(cores: int, memory: int, limits: str) -> str:
+def _host_resources(ask: Mapping[str, Any], limits: str) -> str:
+    cores, memory = ask.get("cores", 0), ask.get("memory", 0)
+    if ask.get("host"):
+        return f"{memory} GiB of memory per core, {memory * ask['count']} GiB together: {limits}."
     parts = [f"{cores} host cores"] * bool(cores) + [f"{memory} GiB of memory"] * bool(memory)
     return f"{' and '.join(parts)} per GPU: {limits}." if parts else ""
 

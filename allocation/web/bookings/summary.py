@@ -297,8 +297,11 @@ def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
         if starts < ctx.now:
             # The alternative has passed since the decision.
             continue
-        if each.get("groups"):
+        if each.get("groups") or booking.ask.get("host"):
             ask = replace(AskDocument.from_json(booking.ask), not_before=None, deadline=None)
+            if ask.host:
+                length = int((ends - starts).total_seconds())
+                ask = replace(ask, count=each["count"], classes=(each["gpu_class"],), duration=length)
             text = document_text(replace(ask, starts=starts), ctx.zone)
             shape = what_words(ask, ctx.labels)
         else:
@@ -349,7 +352,7 @@ def _extensions(booking: Booking, ctx: PageContext) -> tuple[ExtendChoice, ...]:
 
 
 def _again(ask: AskDocument) -> str:
-    if ask.groups:
+    if ask.groups or ask.host:
         anytime = replace(ask, starts=None, not_before=None, deadline=None)
         return document_text(anytime, UTC)
     shape = shape_text(ask.count, " or ".join(ask.classes), ask.profile, ask.share)

@@ -2,8 +2,9 @@
 
 import zlib
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
+from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path
@@ -11,14 +12,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from allocation.models import Decision, PolicyVersion
+from allocation.queries.decisions.filters import DID, DecisionFilter, decisions_found
 from allocation.queries.decisions.samples import sample_report
 from allocation.queries.fleet.claims import ClaimsReport, TenantClaims, claims_report
 from allocation.services.decide.decision_log import decision_counts
 from allocation.services.policy.policies import policy_of
 from allocation.web.parts.times import length_words
-from tenants.models import User
+from tenants.access import PlatformActor
+from tenants.models import Tenant, User
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
+from tenants.web.list_menu import list_menus
+from tenants.web.log import midnight
 
 SPAN = timedelta(days=7)
 # A notice goes out with the next cycle, and the GPUs are cleared after it.
@@ -120,13 +125,46 @@ def _dropped(found: ClaimsReport) -> str:
     return ", ".join(f"{words.get(rule, rule)} {count}" for rule, count in found.dropped.items())
 
 
+class DecisionForm(forms.Form):
+    """The filter of decisions. Days are in the reader's time zone; invalid fields are ignored."""
+
+    did = forms.ChoiceField(required=False, choices=[("", ""), *DID.items()])
+    tenant = forms.SlugField(required=False, max_length=40)
+    since = forms.DateField(required=False)
+    until = forms.DateField(required=False)
+
+    def wanted(self) -> DecisionFilter:
+        """Returns the filter."""
+        said = self.cleaned_data
+        until: date | None = said.get("until")
+        return DecisionFilter(
+            did=said.get("did", ""),
+            tenant=said.get("tenant", ""),
+            since=midnight(said.get("since")),
+            until=midnight(until + timedelta(days=1)) if until and until < date.max else None,
+        )
+
+
 @require_GET
 @operator_page(Area.BOOKINGS)
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
-    """Shows how well claims hold, and the latest cycles that changed something."""
-    decisions = Decision.objects.defer("snapshot")[:DECISIONS_SHOWN]
-    rows = [DecisionRow(decision, _outcome(decision)) for decision in decisions]
-    context = {"decisions": rows, "claims": claims_block(timezone.now()), "sample": sample_report()}
+    """Shows how well claims hold, and the latest cycles that changed something; `did`, `tenant`, `since`,
+    `until` filter."""
+    form = DecisionForm(request.GET)
+    form.is_valid()
+    wanted = form.wanted()
+    rows = [DecisionRow(each, _outcome(each)) for each in decisions_found(wanted)[:DECISIONS_SHOWN]]
+    context = {
+        "decisions": rows,
+        "claims": claims_block(timezone.now()),
+        "sample": sample_report(),
+        "asked": {name: request.GET.get(name, "") for name in form.fields},
+        "errors": {name: errors[0] for name, errors in form.errors.items()},
+        "is_filtered": not wanted.is_any,
+        "did": [("", "Anything"), *DID.items()],
+        "tenants": [("", "All organisations"), *Tenant.objects.order_by("name").values_list("slug", "name")],
+        "list_menus": list_menus(request, PlatformActor.of(operator), "decisions"),
+    }
     return render(request, "allocation/ops_decisions.html", context)
 
 

@@ -268,6 +268,7 @@ def _fleet(
         "racks": racks,
         "tiles": tiles,
         "totals": totals,
+        "cores": sum(each.cores_given for each in nodes),
         "sliced": sum(gpu.sliced for each in nodes for gpu in each.gpus),
         "unused": [
             (each, gpu, block) for each in nodes for gpu in each.gpus for block in gpu.blocks if block.unused

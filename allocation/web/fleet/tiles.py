@@ -252,13 +252,19 @@ def _tile_text(gpu: GpuNow, node: NodeNow) -> str:
         unusable = f", out of service: {reason}"
     parts = []
     for start, size, block in _stretches(gpu):
-        place = "all slots" if size == SLOTS else f"slot {_range(start, size)}"
+        place = (
+            gpu.noun
+            if gpu.noun == "core"
+            else "all slots"
+            if size == SLOTS
+            else f"slot {_range(start, size)}"
+        )
         if block is None:
             parts.append(f"{place} idle")
         else:
             name = "" if block.allocation is None else f"{_block_name(block)} "
             parts.append(f"{place} {name}{block_words(block)}")
-    return f"GPU {gpu.index}, {gpu.label}{unusable}: " + "; ".join(parts)
+    return f"{gpu.noun} {gpu.index}, {gpu.label}{unusable}: " + "; ".join(parts)
 
 
 def _stretches(gpu: GpuNow) -> list[tuple[int, int, Block | None]]:

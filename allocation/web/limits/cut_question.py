@@ -50,6 +50,31 @@ OF_GUARANTEE = (
     ),
 )
 
+OF_INNER = (
+    Choice(
+        CutAnswer.KEEP,
+        "Keep",
+        "What runs stays, and nobody in the organisation has it paused. Planned starts stay allowed.",
+    ),
+    Choice(
+        CutAnswer.DRAIN,
+        "Drain",
+        "What runs stays to its end, and nobody in the organisation has it paused. Planned starts can become "
+        "later.",
+    ),
+    OF_GUARANTEE[2],
+)
+"""Of a guarantee of a lab or project: what other organisations may pause is the same as before."""
+
+
+def choices_of(effects: Sequence[CutEffect]) -> tuple[Choice, ...]:
+    """Returns the answers to these effects; none without any."""
+    if not effects:
+        return ()
+    if not any(each.is_guarantee for each in effects):
+        return CHOICES
+    return OF_INNER if all(each.is_inner for each in effects) else OF_GUARANTEE
+
 
 def effects_of(save: Callable[[Cut], object]) -> list[CutEffect]:
     """Returns what would be above the limits that `save` sets, and writes nothing. What is refused is
@@ -89,7 +114,7 @@ def cut_confirmation(save: Callable[[Cut], object], back: str) -> Confirmation |
         back,
         "Leave it as it is",
         chosen=CHOSEN,
-        choices=OF_GUARANTEE if any(each.is_guarantee for each in effects) else CHOICES,
+        choices=choices_of(effects),
     )
 
 

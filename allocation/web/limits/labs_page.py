@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.limits.tree import quota_tree
-from allocation.web.limits.cut_question import CHOICES, effects_of, lost_by, title_of
+from allocation.web.limits.cut_question import choices_of, effects_of, lost_by, title_of
 from allocation.web.limits.words import DAYS, tree_cards, window_words
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
@@ -123,7 +123,7 @@ def _cut_question(actor: Actor, form: QueryDict, back: str) -> Confirmation | No
         return None
     title = title_of(effects)
     return Confirmation(
-        title, lost, "Lower the limit", back, "Keep the limit", chosen=CHOSEN, choices=CHOICES
+        title, lost, "Lower the limit", back, "Keep the limit", chosen=CHOSEN, choices=choices_of(effects)
     )
 
 

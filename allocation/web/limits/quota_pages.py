@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.loans import loans_text
 from allocation.queries.limits.use_now import UseNow, use_now
-from allocation.web.limits.cut_question import CHOICES, effects_of, lost_by
+from allocation.web.limits.cut_question import choices_of, effects_of, lost_by
 from allocation.web.parts.times import moment_words
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.lab_queries import guarantees_to_come, labs_led, projects_seen
@@ -107,11 +107,11 @@ def ops_quotas(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def guarantee_notes(rows: Iterable[DatedGuarantee]) -> dict[tuple[UUID, str], tuple[str, ...]]:
-    """Returns what is guaranteed between dates, by tenant and class: the next few as text."""
+    """Returns what is guaranteed between dates, by owner and class: the next few as text."""
     now, zone = timezone.now(), timezone.get_current_timezone()
     found: dict[tuple[UUID, str], tuple[str, ...]] = {}
     for row in rows:
-        key = row.tenant_id, row.gpu_class_id
+        key = row.owner_id, row.gpu_class_id
         until = moment_words(row.ends, zone, now)
         since = "" if row.starts <= now else f"from {moment_words(row.starts, zone, now)} "
         note = f"{gpus_text(row.guaranteed_units)} guaranteed {since}until {until}"
@@ -142,7 +142,7 @@ def cut_question(
     ]
     if not lowered:
         return None
-    choices = CHOICES if effects else ()
+    choices = choices_of([each for each in effects if each.is_guarantee] or effects)
     names = dict.fromkeys(name for name, _ in lowered)
     if len(names) == 1:
         lost = tuple(sentence for _, sentences in lowered for sentence in sentences)

@@ -229,7 +229,7 @@ def _kind(change: PriceChange) -> str:
 
 
 def _profiles() -> dict[str, tuple[str, ...]]:
-    return {each.slug: each.profiles for each in ask_catalogue().classes}
+    return {each.slug: each.profiles for each in ask_catalogue().every_class}
 
 
 def _effect_row(names: tuple[str, str], old: Decimal, new: Decimal, currency: str) -> EffectRow:

@@ -67,3 +67,11 @@ def length_words(seconds: float) -> str:
         if count:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "0 min"
+
+
+@register.filter
+def waited(seconds: int | None) -> str:
+    """A wait in words in a template: `none` without one, – where nothing is known."""
+    if seconds is None:
+        return "–"
+    return length_words(seconds) if seconds else "none"

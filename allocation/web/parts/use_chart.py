@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocation.models import Booking
-from allocation.points import host_cpu
+from allocation.points import HostSignals, host_signals
 from allocation.queries.bookings.bookings import allocation_ids_of
 from allocation.queries.fleet.moments import moments_of
 from allocation.queries.fleet.telemetry import UseCurve, UsePoint, use_of_allocations
@@ -66,8 +66,10 @@ def use_card(booking: Booking, *, span: str, now: datetime, zone: tzinfo, base: 
     curve = use_of_allocations(allocations=allocation_ids_of(booking), since=since, until=until, now=now)
     runs = booking.released_at is None and booking.ended_at is None
     card = card_of(curve, CHOICES, span, base=base, zone=zone, now=now)
-    cpu = host_cpu([booking.id]).get(booking.id)
-    signature = bottleneck_of(moments_of(curve), curve.devices, booking.planned_class, cpu)
+    host = host_signals([booking.id]).get(booking.id, HostSignals())
+    signature = bottleneck_of(
+        moments_of(curve), curve.devices, booking.planned_class, host.cpu, host.network_gib
+    )
     is_weak = signature.kind in ("idle", "throttled")
     return card | {"runs": runs, "signature": signature, "is_weak": is_weak}
 

@@ -37,6 +37,7 @@ class BarOrigin:
     gpus: int = 1
     whole: int = 1
     top: int = 0
+    noun: str = "GPU"
 
 
 def bar_of(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
@@ -135,7 +136,7 @@ def slices_bar(blocks: Sequence[Block], origin: BarOrigin, look: ViewOptions) ->
         key=f"{origin.key}={starts:%d%H%M}",
         title=count if width > TEXT_WIDTH else "",
         sub="",
-        name=f"{count}{f', {own} yours' * bool(own)}, GPU {origin.gpu} on {origin.node}, {words}"
+        name=f"{count}{f', {own} yours' * bool(own)}, {origin.noun} {origin.gpu} on {origin.node}, {words}"
         + ", expected" * is_plan,
         href=f"{look.base}{paths.pop()}" if len(paths) == 1 else "",
         count=len(blocks),
@@ -172,7 +173,7 @@ def maintenance_bar(look: ViewOptions, maintenance: MaintenancePeriod, origin: B
         key=f"{origin.key}~{maintenance.starts:%d%H%M}",
         title=f"Maintenance: {maintenance.reason}" if width > TEXT_WIDTH else "",
         sub="",
-        name=f"Maintenance: {maintenance.reason}, GPU {origin.gpu} on {origin.node}, {words}",
+        name=f"Maintenance: {maintenance.reason}, {origin.noun} {origin.gpu} on {origin.node}, {words}",
         icon="wrench" if width > TEXT_WIDTH else "",
     )
 
@@ -220,11 +221,12 @@ def _sub(words: str, origin: BarOrigin, width: float) -> str:
 
 def _count(origin: BarOrigin) -> str:
     """Returns `4 GPUs`, or `3 of 4 GPUs` when the others are drawn elsewhere."""
-    return f"{origin.whole} GPUs" if origin.gpus == origin.whole else f"{origin.gpus} of {origin.whole} GPUs"
+    number = str(origin.whole) if origin.gpus == origin.whole else f"{origin.gpus} of {origin.whole}"
+    return f"{number} {origin.noun}s"
 
 
 def _where(block: Block, origin: BarOrigin) -> str:
-    where = f"GPU {origin.gpu}"
+    where = f"{origin.noun} {origin.gpu}"
     if origin.gpus > 1:
         where += f"–{origin.gpu + origin.gpus - 1}"
     if origin.whole > origin.gpus:

@@ -103,11 +103,12 @@ def _group(
     waiting: Mapping[str, Sequence[Waited]],
 ) -> Group:
     price = look.prices.get(group.gpu_class, "")
-    words = [f"{price} per GPU-hour in Standard"] if price else []
+    noun = group.nodes[0].gpus[0].noun if group.nodes else "GPU"
+    words = [f"{price} per {noun}-hour in Standard"] if price else []
     if found := waiting.get(group.gpu_class):
         # Of the reader's own organisation only.
         words.append(_waited_words(found, look))
-    words.append("numbers: whole GPUs free for the whole column")
+    words.append(f"numbers: {'cores' if noun == 'core' else 'whole GPUs'} free for the whole column")
     rows = [row for node in group.nodes for row in bars_spaced(list(_node_rows(node, look, opened)), look)]
     return Group(
         key=f"{group.gpu_class}-{group.rack}",
@@ -176,7 +177,7 @@ def _gpu_rows(
         kind="gpu",
         key=key,
         level=3,
-        name=f"GPU {gpu.index}",
+        name=f"{gpu.noun[0].upper()}{gpu.noun[1:]} {gpu.index}",
         end=_gpu_note(gpu),
         node=node.name,
         gpu=gpu.index,
@@ -187,7 +188,7 @@ def _gpu_rows(
         hidden=not is_open,
         dim=not fits,
     )
-    origin = BarOrigin(key, node.name, gpu.index, _height(node, place, 1, look))
+    origin = BarOrigin(key, node.name, gpu.index, _height(node, place, 1, look), noun=gpu.noun)
     # Maintenance comes first, so that running bookings are drawn on top.
     row.bars += [
         maintenance_bar(look, maintenance, origin)
@@ -201,7 +202,7 @@ def _gpu_rows(
             booking = block.booking
             whole = booking and look.gangs.get((booking.key, block.starts, block.ends))
             height = _height(node, place, len(gang), look)
-            wide = BarOrigin(key, node.name, gpu.index, height, len(gang), whole or 1)
+            wide = BarOrigin(key, node.name, gpu.index, height, len(gang), whole or 1, noun=gpu.noun)
             row.bars.append(bar_of(block, wide, look))
     row.bars += _shared_bars(gpu, origin, look)
     row.bars += _slices_bars(gpu, origin, look)

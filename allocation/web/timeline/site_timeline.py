@@ -17,11 +17,13 @@ from allocation.web.timeline.timeline_page import (
     prices_read,
     view_context,
 )
+from tenants.access import PlatformActor
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
 from tenants.queries import tenants_all
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, zone_of
+from tenants.web.list_menu import list_menus
 
 
 @costly("timeline")
@@ -56,6 +58,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
     if request.GET.get("part") == "grid":
         return render(request, context["content"], context)
     context["bar"] = bar_context(address, span, timeline)
+    context["list_menus"] = list_menus(request, PlatformActor.of(operator), "timeline")
     context["kept"] = [(key, text) for key, text in address.values.items() if key not in CHOICES]
     context["choices"] = [
         ("tenant", "All tenants", [(each.slug, each.name) for each in tenants_all()], shown.tenant),

@@ -65,7 +65,7 @@ def _free_row(key: tuple[datetime, datetime, str], gpus: list[GpuRow], look: Vie
         length=length_words((ends - starts).total_seconds()),
         count=len(gpus),
         label=gpus[0].class_label,
-        where=f"GPU {devices} on {node}",
+        where=f"{gpus[0].noun} {devices} on {node}",
         price=look.prices.get(gpus[0].gpu_class, ""),
         book=f"{look.base}book?q={quote(text)}",
     )

@@ -35,6 +35,7 @@ from billing.rules import money_text
 from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.web.frame import tenant_page, zone_of
+from tenants.web.list_menu import list_menus
 
 FREE_HOURS = (1, 6, 24)
 STANDARD = "standard"
@@ -107,6 +108,7 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         return render(request, context["content"], context)
     context["bar"] = bar_context(address, span, timeline)
     context |= panel_context(request, actor, now)
+    context["list_menus"] = list_menus(request, actor, "timeline")
     context["folded"] = request.COOKIES.get("panel") == "folded"
     return render(request, "allocation/timeline.html", context)
 

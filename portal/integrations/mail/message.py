@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from allocation.features.insights.figures import Whose
+from allocation.features.insights.monthly import KIND as MONTH
 from allocation.features.insights.summary import summary_sentences
 from allocation.features.waiting_list.models import WaitOffer
 from allocation.models import (
@@ -43,7 +44,8 @@ from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import GpuClass, Mail, OutboxMessage, set_by_valid_token
 from tenants.platform.errors import Refused
 from tenants.queries import invitation_offer, invitations_by_id
-from tenants.rules.notifications import OUTCOMES, WINDOW
+from tenants.rules.notifications import OUTCOMES, TYPE_OF_KIND, WINDOW
+from tenants.services.notifications import stop_token
 from tenants.services.sign_in.mail_links import (
     RESET_LIFETIME,
     invitation_link_create,
@@ -197,7 +199,15 @@ def _with_own_words(mail: Mail) -> Section | None:
         sentences.append(f"By {_moment(until, zone_of(mail.user.time_zone))}.")
     path = f"/t/{mail.tenant.slug}/{said['path']}" if mail.tenant else said["path"]
     href = f"{settings.PUBLIC_URL}{path}"
-    return Section(said["title"], tuple(sentences), href, link="Open the page")
+    return Section(said["title"], tuple(sentences), href, link="Open the page", ends=_mails_end(mail))
+
+
+def _mails_end(mail: Mail) -> str:
+    """The address that ends mails which nobody has asked for; empty for others."""
+    if mail.kind != MONTH or mail.tenant_id is None or mail.user_id is None:
+        return ""
+    token = stop_token(mail.tenant_id, mail.user_id, TYPE_OF_KIND[mail.kind].name)
+    return f"{settings.PUBLIC_URL}/notifications/end/{token}"
 
 
 def _password_reset(mail: Mail, now: datetime) -> Section | None:

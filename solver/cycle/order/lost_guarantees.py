@@ -9,10 +9,12 @@ lend: what a project does not lend, others of its tenant can't use.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from solver.cycle.order.guaranteed_use import GuaranteedUse, Whose
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.held_guarantees import Whose
 from solver.model.demand import demand_on
 from solver.model.inputs import Held, Request, Snapshot
 from solver.model.plan import Assign, Extend, Pause, Waiting
+from solver.quota.limits import dates_of, guarantees_at
 from solver.quota.quota import Quota
 from solver.quota.use import Use
 from solver.state.cycle_state import CycleState
@@ -60,7 +62,14 @@ def lost_guarantees(
 
 
 def _walled(snapshot: Snapshot) -> set[Whose]:
-    """Tenants and classes of which a project or a lab does not lend all of its guarantee."""
+    """Tenants and classes of which a project or a lab does not lend all of its guarantee at some time."""
+    found = _walled_at(snapshot)
+    for instant in dates_of(snapshot) if snapshot.guarantees else ():
+        found |= _walled_at(guarantees_at(snapshot, instant))
+    return found
+
+
+def _walled_at(snapshot: Snapshot) -> set[Whose]:
     labs = {
         (lab.tenant, lab.gpu_class)
         for lab in snapshot.labs

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 
+from solver.cycle.order.held_guarantees import Whose
 from solver.cycle.order.queue import (
     BORROWED,
     INSIDE,
@@ -52,23 +53,27 @@ class QueuePreview(BookingQueue):
         found, key = len(turns), self._key(row, band)
         for at, turn in enumerate(turns):
             if band == INSIDE and (turn.key[0] > band or key < turn.key):
-                if stays_inside or (left and all(u <= left[name] for name, u in row.uses)):
+                if stays_inside or (left and all(u <= left[key] for key, u in self._keyed(row))):
                     found = at
                     break
                 band, key = BORROWED, self._key(row, BORROWED)
             if key < turn.key:
                 found = at
                 break
-            other = turn.request
-            if other.tenant == request.tenant:
-                passed = self._waiting(other)
-                for name, units in passed.uses:
-                    self._count(passed.owners, name, units, passed.seconds)
-                    if turn.inside and name in left and self._covers(passed, request):
-                        left[name] -= units
+            if turn.request.tenant == request.tenant:
+                self._pass_by(turn, request, left)
                 key = self._key(row, band)
         self._shares, self._in_use, self._fair = *later, fair
         return found
+
+    def _pass_by(self, turn: Turn, request: Request, left: dict[Whose, int]) -> None:
+        """Count a turn of the request's tenant as use, also of what is `left` of guarantees."""
+        passed = self._waiting(turn.request)
+        for name, units in passed.uses:
+            self._count(passed.owners, name, units, passed.seconds)
+        for whose, units in self._keyed(passed):
+            if turn.inside and whose in left and self._covers(passed, request):
+                left[whose] -= units
 
     def _covers(self, passed: Waiter, request: Request) -> bool:
         """True when, each at its requested start, the first is still there as the other starts."""
@@ -76,16 +81,25 @@ class QueuePreview(BookingQueue):
         since = max(passed.request.earliest, now)
         return since <= max(request.earliest, now) < since + max(1, passed.seconds)
 
-    def _left_ahead(self, row: Waiter) -> dict[str, int]:
-        """Units of the guarantee that are left at its requested start next to what is held, by
-        class."""
+    def _keyed(self, row: Waiter) -> list[tuple[Whose, int]]:
+        """Its units by whose use of a guarantee they are."""
+        request, keys = row.request, self._guarantees.keys
+        return [
+            (key, units) for name, units in row.uses for key in keys(request.tenant, name, request.quota_tier)
+        ]
+
+    def _left_ahead(self, row: Waiter) -> dict[Whose, int]:
+        """Units that are left at its requested start next to what is held, by whose use it is; none where
+        there is no guarantee of one of its classes."""
         request = row.request
+        if not all(self._guarantees.guaranteed(request.tenant, name) for name, _ in row.uses):
+            return {}
         starts = max(request.earliest, self._state.now)
         window = (starts, starts + 1)
         return {
-            name: self._guarantees.left(request.tenant, name, request.quota_tier, window)
-            - self._kept_from(request, name, starts)
-            for name, _ in row.uses
+            whose: self._guarantees.left_of(whose, request.quota_tier, window)
+            - self._kept_from(request, whose, starts)
+            for whose, _ in self._keyed(row)
         }
 
     def _fair_shares_with(self, row: Waiter) -> dict[int, dict[str, dict[str, int]]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.held_guarantees import Whose
 from solver.cycle.order.strengths import Unlent
 from solver.fleet.fragmentation import Ints
 from solver.model.demand import demand_on
@@ -20,7 +21,7 @@ from solver.model.inputs import MILLION, Ask, Request, Shape, Snapshot
 from solver.model.limits import Limit, Used
 from solver.model.policy import Policy
 from solver.quota.headroom import may_wait
-from solver.quota.limits import split_to_projects
+from solver.quota.limits import guarantees_at, split_to_projects
 from solver.state.cycle_state import CycleState
 from solver.state.held_space import HeldUses
 
@@ -106,7 +107,8 @@ class BookingQueue:
         self._in_use: dict[tuple[str, str], int] = {}
         self._uses: dict[str, int] = {}
         self._limits: dict[str, list[Limit]] = {}
-        for row in snapshot.limits:
+        now = guarantees_at(snapshot, state.now) if snapshot.guarantees else snapshot
+        for row in now.limits:
             self._limits.setdefault(row.gpu_class, []).append(row)
         self._count_held(state.held_uses)
         self._served: dict[tuple[tuple[str, ...], Shape, int], tuple[str | None, int]] = {}
@@ -116,7 +118,7 @@ class BookingQueue:
         self._first_uses, self._rows = self._uses, list[Waiter]()
         # By band, class and owner: the most use under its part, and the least over it.
         self._edges: dict[tuple[int, str, str], tuple[int, int]] = {}
-        self._left: dict[tuple[str, str, str, int], int] = {}
+        self._left: dict[tuple[Whose, str, int], int] = {}
         self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
         self._unlent = Unlent(state, snapshot, guarantees)
         self._wanted: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
@@ -270,23 +272,24 @@ class BookingQueue:
         if not self._guarantees.guaranteed(request.tenant, name):
             return False
         now = self._state.now
-        starts = max(request.earliest, now)
-        key = (request.tenant, name, request.quota_tier, starts)
-        if key not in self._left:
-            window = (starts, starts + 1)
-            self._left[key] = self._guarantees.left(request.tenant, name, request.quota_tier, window)
-        if units > self._left[key]:
-            return False
-        whose = (request.tenant, name)
-        taken = self._taken_now.get(whose, 0)
-        if starts > now:
-            ahead = self._passed.get(whose, ())
-            taken = sum(needed for since, until, needed, _ in ahead if since <= starts < until)
-        return units <= self._left[key] - taken - self._kept_from(request, name, starts)
+        starts, tier = max(request.earliest, now), request.quota_tier
+        for whose in self._guarantees.keys(request.tenant, name, tier):
+            key = (whose, tier, starts)
+            if key not in self._left:
+                self._left[key] = self._guarantees.left_of(whose, tier, (starts, starts + 1))
+            if units > self._left[key]:
+                return False
+            taken = self._taken_now.get(whose, 0)
+            if starts > now:
+                ahead = self._passed.get(whose, ())
+                taken = sum(needed for since, until, needed, _ in ahead if since <= starts < until)
+            if units > self._left[key] - taken - self._kept_from(request, whose, starts):
+                return False
+        return True
 
-    def _kept_from(self, request: Request, name: str, starts: int) -> int:
+    def _kept_from(self, request: Request, whose: Whose, starts: int) -> int:
         """What other projects of its tenant do not lend it, next to what these have ahead."""
-        whose, passed = (request.tenant, name), dict[str, int]()
+        passed = dict[str, int]()
         if not self._unlent.is_kept(*whose):
             return 0
         for since, until, needed, project in self._passed.get(whose, ()):
@@ -351,11 +354,11 @@ class BookingQueue:
             if not row.counted:
                 self._count(row.owners, name, units, row.seconds)
             if inside:
-                whose = (request.tenant, name)
-                ahead = self._passed.setdefault(whose, [])
-                ahead.append((starts, starts + max(1, row.seconds), units, request.project))
-                if starts == self._state.now:
-                    self._taken_now[whose] = self._taken_now.get(whose, 0) + units
+                for whose in self._guarantees.keys(request.tenant, name, request.quota_tier):
+                    ahead = self._passed.setdefault(whose, [])
+                    ahead.append((starts, starts + max(1, row.seconds), units, request.project))
+                    if starts == self._state.now:
+                        self._taken_now[whose] = self._taken_now.get(whose, 0) + units
 
     def _count_held(self, held: HeldUses) -> None:
         """Count what is held, kind by kind."""

@@ -4,12 +4,15 @@ A project that does not lend what it is guaranteed keeps it from the other proje
 their work is inside the tenant's guarantee only in what is left without it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from solver.cycle.order.guaranteed_use import GuaranteedUse, Level, Whose
+from solver.cycle.order.guaranteed_use import GuaranteedUse
+from solver.cycle.order.held_guarantees import Level, Whose
 from solver.model.demand import Fit
 from solver.model.inputs import PlannedStart, Request, Snapshot, Strength
+from solver.quota.limits import dates_of, guarantees_at
 from solver.state.cycle_state import CycleState
 
 
@@ -102,11 +105,14 @@ class Unlent:
     """The units that each tenant keeps for some of its projects, next to what these hold."""
 
     def __init__(self, state: CycleState, snapshot: Snapshot, use: GuaranteedUse) -> None:
-        self._walls = _walls_of(snapshot)
+        self._dates = dates_of(snapshot) if snapshot.guarantees else []
+        self._walls = [_walls_of(snapshot), *(_walls_of(guarantees_at(snapshot, at)) for at in self._dates)]
+        """Of the usual guarantees, then from each date on."""
+        self._whose = {whose for walls in self._walls for whose in walls}
         self._held: dict[Whose, list[tuple[str, Level, int, int, int]]] = {}
-        for row in snapshot.held if self._walls else ():
+        for row in snapshot.held if self._whose else ():
             name = state.class_of(row.place.gpu) or ""
-            if (row.tenant, name) in self._walls and use.counts(row.quota_tier):
+            if (row.tenant, name) in self._whose and use.counts(row.quota_tier):
                 units = state.units(name, (row.place,))
                 times = (row.starts, state.free_from(row.ends))
                 held = (row.project, use.level(row.quota_tier), units, *times)
@@ -114,7 +120,7 @@ class Unlent:
 
     def is_kept(self, tenant: str, gpu_class: str) -> bool:
         """True when some of the tenant's guarantee is not lent to all of its projects."""
-        return (tenant, gpu_class) in self._walls
+        return (tenant, gpu_class) in self._whose
 
     def kept_from(self, whose: Whose, project: str, level: Level, at: int, passed: dict[str, int]) -> int:
         """Units of a tenant's guarantee that are kept from a project at an instant. `passed` is
@@ -123,7 +129,8 @@ class Unlent:
         for owner, each, units, since, until in self._held.get(whose, ()):
             if each >= level and since <= at < until:
                 used[owner] = used.get(owner, 0) + units
-        return sum(wall.kept(project, used) for wall in self._walls[whose])
+        walls = self._walls[bisect_right(self._dates, at)]
+        return sum(wall.kept(project, used) for wall in walls.get(whose, ()))
 
 
 def _walls_of(snapshot: Snapshot) -> dict[Whose, list[_Wall]]:

@@ -1,6 +1,8 @@
 """Limits of persons, and limits at some times."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
@@ -9,7 +11,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants.api.base import ApiView, list_response
-from tenants.api.cuts import DRY_RUN, CutOut, cut_data, cut_field, cut_of, dry_or_not
+from tenants.api.cuts import (
+    DRY_RUN,
+    CutAnswerIn,
+    CutOut,
+    RemovalOut,
+    cut_data,
+    cut_field,
+    cut_of,
+    dry_or_not,
+    is_dry,
+)
 from tenants.lab_queries import person_quotas_seen, quota_windows_seen
 from tenants.models import QuotaWindow, Tenant, User
 from tenants.platform.errors import missing
@@ -184,9 +196,10 @@ class QuotaWindows(ApiView):
         answer=QuotaWindowSetOut,
         status=201,
         request=QuotaWindowIn,
+        headers=(DRY_RUN,),
     )
     def post(self, request: Request) -> HttpResponseBase:
-        """Adds the limit."""
+        """Adds the limit. `cut` of the answer has what is above it; `Prefer: dry-run` only says it."""
         sent = self.sent(QuotaWindowIn)
         owner = {name: sent.pop(name, None) for name in ("project", "lab", "tenant", "username")}
         gpu_class, cut = sent.pop("gpu_class"), cut_of(sent.pop("bookings", None))
@@ -205,6 +218,9 @@ class QuotaWindows(ApiView):
             )
             return _window_shown(row, cut)
 
+        if is_dry(request):
+            with self.tx():
+                return dry_or_not(request, work)
         return self.once(work)
 
     def _tenant(self, slug: str, gpu_class: str, terms: WindowTerms, cut: Cut) -> Response:
@@ -232,23 +248,36 @@ class QuotaWindowOne(ApiView):
     """One limit at some times."""
 
     area = Area.RULES
+    queries: ClassVar[Mapping[str, type[Strict]]] = {"DELETE": CutAnswerIn}
 
-    @described("remove_quota_window", "Remove a limit at some times", answer=None, status=204)
+    @described(
+        "remove_quota_window",
+        "Remove a limit at some times",
+        status=204,
+        query=CutAnswerIn,
+        headers=(DRY_RUN,),
+        others={200: RemovalOut},
+    )
     def delete(self, request: Request, window_id: UUID) -> Response:
-        """Removes the limit; that of a tenant only for operators."""
+        """Removes the limit; that of a tenant only for operators. `bookings` says what happens to those
+        above the usual limit, if that is lower; `Prefer: dry-run` answers 200 with what is above it."""
         with self.tx():
             row = quota_windows_seen(self.actor).filter(id=window_id).first()
             if row is None:
                 raise missing("limit")
-            is_tenants = row.is_of_tenant
-            if not is_tenants:
-                window_remove(actor=self.actor, window_id=window_id, now=self.now)
-        if is_tenants:
-            self.require_operator()
-            with operator_tx():
-                tenant_window_remove(
-                    operator=User.objects.get(id=self.actor.user_id),
-                    window_id=window_id,
-                    now=self.now,
-                )
-        return Response(status=204)
+            if not row.is_of_tenant:
+                return self._removed(request, partial(window_remove, actor=self.actor, window_id=window_id))
+        self.require_operator()
+        with operator_tx():
+            operator = User.objects.get(id=self.actor.user_id)
+            remove = partial(tenant_window_remove, operator=operator, window_id=window_id)
+            return self._removed(request, remove)
+
+    def _removed(self, request: Request, remove: Callable[..., None]) -> Response:
+        cut = cut_of(self.query.get("bookings"))
+
+        def work() -> Response:
+            remove(now=self.now, cut=cut)
+            return Response({"cut": cut_data(cut)}) if is_dry(request) else Response(status=204)
+
+        return dry_or_not(request, work)

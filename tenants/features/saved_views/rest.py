@@ -30,7 +30,9 @@ class SavedViewOut(serializers.Serializer[Any]):
     """Filters of a list that are kept under a name."""
 
     id = serializers.UUIDField()
-    list = serializers.CharField(help_text="`bookings`, `fleet` or `log`.")
+    list = serializers.CharField(
+        help_text="`bookings`, `fleet`, `log`, `timeline`, or `decisions` of operators."
+    )
     name = serializers.CharField()
     query = serializers.CharField(help_text="As in the address of the list: `state=waiting&mine=1`.")
     is_shared = serializers.BooleanField(help_text="Everybody has it.")

@@ -26,7 +26,7 @@ Holder = Actor | PlatformActor
 class ViewTerms:
     """Filters of a list, and the name under which they are kept."""
 
-    list: Literal["bookings", "fleet", "log"] = term("List")
+    list: Literal["bookings", "decisions", "fleet", "log", "timeline"] = term("List")
     name: str = term("Name", "Such as: my team’s running bookings.", max_length=LONGEST_NAME)
     query: str = term(
         "Filters",

@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import actor_record
+from tenants.lab_queries import guarantees_to_come
 from tenants.models import (
     Lab,
     LabLead,
@@ -19,7 +20,7 @@ from tenants.models import (
 )
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.services.input_values import name_read, slug_read
-from tenants.services.labs.room import lab_quota_of, room_of_lab, room_of_tenant
+from tenants.services.labs.room import room_of
 from tenants.words import refusal_text
 
 OVERSPENT = "account_never_overspent"
@@ -94,6 +95,7 @@ def lab_open_set(*, actor: Actor, slug: str, is_open: bool, now: datetime) -> La
             )
         for rows in (LabQuota, LabLead, QuotaWindow):
             rows.objects.filter(lab=lab).delete()
+        guarantees_to_come(now).filter(lab=lab).update(ended=now, ended_by_id=actor.user_id)
     lab.is_open = is_open
     lab.save(update_fields=["is_open"])
     _record(actor, "lab.opened" if is_open else "lab.archived", lab, now)
@@ -119,14 +121,10 @@ def project_lab_set(*, actor: Actor, project: str, lab: str | None, now: datetim
     before = moved.lab.slug if moved.lab else None
     moved.lab = target
     for quota in Quota.objects.filter(project=moved).select_related("gpu_class"):
-        model = quota.gpu_class
-        of_lab = lab_quota_of(moved, model)
-        room = (
-            room_of_tenant(actor.tenant_id, model, now, project=moved.id)
-            if of_lab is None
-            else room_of_lab(of_lab, now, project=moved.id)
-        )
-        room.check(model, quota.guaranteed_units)
+        room_of(moved, quota.gpu_class, now).check(quota.gpu_class, quota.guaranteed_units)
+    for row in guarantees_to_come(now).filter(project=moved).select_related("gpu_class"):
+        room = room_of(moved, row.gpu_class, now, (max(now, row.starts), row.ends))
+        room.check(row.gpu_class, row.guaranteed_units)
     _place(moved)
     detail = {
         "slug": moved.slug,

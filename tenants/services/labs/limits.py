@@ -1,5 +1,6 @@
 """Writes what labs may use, and how much a person may use at once."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -7,11 +8,11 @@ from django.db import transaction
 
 from tenants.access import Actor, access_project, require_tenant_admin
 from tenants.audit import actor_record
-from tenants.models import Lab, LabQuota, Membership, PersonQuota, Project, Quota, User
+from tenants.models import Lab, LabQuota, Membership, PersonQuota, Project, User
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.services.input_values import gpus_text
 from tenants.services.labs.labs import lab_read
-from tenants.services.labs.room import class_read, leads_lab, room_of_tenant
+from tenants.services.labs.room import class_read, leads_lab, split_of_lab, split_of_tenant
 from tenants.services.labs.share import Share, share_check
 from tenants.services.limit_changes import Cut, LimitChange, LimitOf, Most, limit_changed, most_of
 from tenants.words import refusal_text
@@ -33,8 +34,9 @@ def lab_quota_set(
     owner, model = lab_read(actor, lab, "lab"), class_read(gpu_class)
     if not owner.is_open:
         raise invalid("lab_archived", refusal_text("owner_archived", owner=owner.name), "lab")
-    room_of_tenant(actor.tenant_id, model, now, lab=owner.id).check(model, share.guaranteed_units)
-    _promised_check(owner, model.slug, share.guaranteed_units)
+    split = split_of_tenant(actor.tenant_id, model, now, lab=owner.id)
+    split.room(now, owner.id).check(model, share.guaranteed_units)
+    promised_check(owner, split_of_lab(owner, model, now, 0).promised(now), share.guaranteed_units)
     values: dict[str, Any] = {
         "guaranteed_units": share.guaranteed_units,
         "borrow_limit_units": share.borrow_limit_units,
@@ -56,6 +58,9 @@ def lab_quota_set(
         actor_record(actor, "quota.set", ("quota", quota.id), now, detail)
     of = LimitOf(actor.tenant_id, model.slug, lab_id=owner.id)
     limit_changed(LimitChange(of, most, most_of(quota), actor.user_id), cut, now)
+    was = before["guaranteed_units"] if before else 0
+    sure = LimitChange(replace(of, guarantee=True), Most(was), Most(quota.guaranteed_units), actor.user_id)
+    limit_changed(sure, cut, now)
     return quota
 
 
@@ -165,9 +170,12 @@ def member_to_limit(actor: Actor, project: Project | None, username: str) -> Use
     raise missing("member", "username")
 
 
-def _promised_check(lab: Lab, gpu_class: str, wanted: int) -> None:
-    rows = Quota.objects.filter(project__lab=lab, gpu_class_id=gpu_class)
-    promised = sum(rows.values_list("guaranteed_units", flat=True))
+def promised_check(lab: Lab, promised: int, wanted: int) -> None:
+    """Refuses a guarantee of a lab that is less than what its projects are guaranteed.
+
+    Raises:
+        Refused: `guarantees_promised`.
+    """
     if promised > wanted:
         raise Refused(
             "guarantees_promised",

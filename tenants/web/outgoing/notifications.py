@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.access import Actor
@@ -28,9 +29,11 @@ from tenants.rules.notifications import (
 from tenants.services.notifications import (
     NotificationTerms,
     clock_read,
+    mails_stop,
     notification_mark,
     notification_settings_set,
     notifications_mark_read,
+    stop_token_read,
 )
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
@@ -146,6 +149,18 @@ def notification_settings_page(request: HttpRequest, actor: Actor) -> HttpRespon
     return render(request, "tenants/notifications/settings.html", context, status=422 if refusal else 200)
 
 
+@csrf_exempt
+@require_http_methods(["GET", "HEAD", "POST"])
+def mails_end(request: HttpRequest, token: str) -> HttpResponse:
+    """Asks whether to end the mails of a type, by the address in one of them; POST ends them. A GET changes
+    nothing."""
+    is_ended = request.method == "POST" and mails_stop(token, timezone.now())
+    found = stop_token_read(token)
+    title = TYPES[found[2]].label if found else ""
+    context = {"is_ended": is_ended, "title": title}
+    return render(request, "tenants/notifications/end.html", context, status=200 if found else 404)
+
+
 def _act(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Opens an entry, which marks it, or marks entries; a refusal is a page of its own."""
     form, now = request.POST, timezone.now()
@@ -219,6 +234,7 @@ def _mail_typed(form: QueryDict, name: str) -> MailChoice | None:
 
 
 urlpatterns = [
+    path("notifications/end/<str:token>", mails_end, name="mails-end"),
     path("t/<slug:tenant>/notifications", inbox_page, name="notifications"),
     path("t/<slug:tenant>/notifications/bell", bell, name="notification-bell"),
     path(

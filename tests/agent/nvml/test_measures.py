@@ -137,7 +137,13 @@ def test_all_programs_of_a_booking_draw_the_same_curve_and_always_the_same() -> 
 
 
 def test_there_are_programs_of_every_kind() -> None:
-    assert {kind_of(seed) for seed in range(8)} == {"idle", "input", "memory", "training"}
+    assert {kind_of(seed) for seed in range(8)} == {
+        "idle",
+        "input",
+        "memory",
+        "communication",
+        "training",
+    }
     saw = [load_of(2, 60 + age).busy for age in range(90)]
     assert min(saw) < 20
     assert max(saw) > 70

@@ -29,6 +29,7 @@ case "$name $1" in
     done
     ;;
 "systemctl start") mkdir -p "$tree/$2" && [ -e "$tree/$2/cgroup.events" ] || echo "populated 0" > "$tree/$2/cgroup.events" ;;
+"systemctl show") [ ! -e "$here/traffic" ] || cat "$here/traffic" ;;
 "systemctl stop") rm -rf "${tree:?}/$2" ;;
 "systemctl revert") rm -rf "$here/control/$2.d" ;;
 esac

@@ -18,6 +18,7 @@ from agent import unit
 from agent.options import options_parse
 from agent.owner.slices import Claim, Slices
 from agent.ports.gpu import GpuError
+from agent.ports.group_use import GroupUse
 from agent.ports.programs import ProcessOwner
 from agent.ports.systemd import Systemd, available_mb, booking_of, is_inside, unit_of
 from agent.run import NotNow, slice_reached
@@ -430,3 +431,24 @@ def test_the_rules_are_units_that_systemd_reads(kept: Rig, fake: Fake, tmp_path:
     )
     assert said.returncode == 0, said.stderr
     assert str(units) not in said.stderr, said.stderr
+
+
+def test_the_network_of_a_slice_is_what_systemd_counts(fake: Fake) -> None:
+    steady = FakeTime(1000.0)
+    units = Systemd(*(fake.folder / name for name in ("cgroup", "control", "proc")), steady=steady)
+    units.apply(UNIT, ("DevicePolicy=closed",))
+    assert any("IPAccounting=yes" in call for call in fake.calls())
+    (fake.group() / "cpu.stat").write_text("usage_usec 5\n")
+    (fake.folder / "traffic").write_text(
+        f"Id={UNIT}\nIPIngressBytes=2097152\nIPEgressBytes=1024\n\nId=x.slice\nIPIngressBytes=[no data]\n"
+    )
+    assert units.use(UNIT) == GroupUse(5, received_kb=2048, sent_kb=1)
+    (fake.folder / "traffic").write_text(
+        f"Id={UNIT}\nIPIngressBytes={(1 << 64) - 1}\nIPEgressBytes=[no data]\n"
+    )
+    assert units.use(UNIT) == GroupUse(5, received_kb=2048, sent_kb=1), "one call is enough for a while"
+    steady.now += 5
+    assert units.use(UNIT) == GroupUse(5)
+    fake.refuse(on=True)
+    steady.now += 5
+    assert units.use(UNIT) == GroupUse(5), "nothing is measured, and nothing fails"

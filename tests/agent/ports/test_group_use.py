@@ -6,7 +6,15 @@ from uuid import uuid5
 import pytest
 
 import wire
-from agent.ports.group_use import GroupUse, HostShare, HostUses, first_allocations, group_use
+from agent.ports.group_use import (
+    GroupUse,
+    HostShare,
+    HostUses,
+    LinkUse,
+    first_allocations,
+    group_use,
+    links_use,
+)
 from devtools.simulated.hardware import Hardware
 from devtools.simulated.host import group_use_simulated
 from devtools.simulated.processes import NAMESPACE, Process, kind_of
@@ -100,7 +108,7 @@ def test_the_largest_message_is_small_enough() -> None:
 
 def test_simulated_programs_use_the_host_by_what_they_wait_for() -> None:
     now = [1_000.0]
-    hardware = Hardware("n", ["h100"] * 4, state=None, clock=lambda: now[0])
+    hardware = Hardware("n", ["h100"] * 5, state=None, clock=lambda: now[0])
     names = [f"helix.BK-{number}" for number in range(40)]
     kinds = {kind_of(uuid5(NAMESPACE, name).int): name for name in names}
     for pid, (gpu, name) in enumerate(zip(hardware.gpus, kinds.values(), strict=True)):
@@ -114,4 +122,41 @@ def test_simulated_programs_use_the_host_by_what_they_wait_for() -> None:
     assert found[kinds["input"]].cpu_ms > 0.8 * 4 * 10_000 > found[kinds["training"]].cpu_ms
     assert found[kinds["idle"]].cpu_ms < 1_000
     assert found[kinds["input"]].read_kb == 3_100_000
-    assert {each.received_kb for each in found.values()} == {None}
+    assert found[kinds["communication"]].received_kb == found[kinds["communication"]].sent_kb == 14_000_000
+    assert (found[kinds["idle"]].sent_kb or 0) < 100
+
+
+def a_port(root: Path, name: str, received: str, sent: str) -> None:
+    counters = root / name / "ports" / "1" / "counters"
+    counters.mkdir(parents=True)
+    (counters / "port_rcv_data").write_text(received)
+    (counters / "port_xmit_data").write_text(sent)
+
+
+def test_adapters_count_words_of_four_bytes_and_one_that_does_not_count_is_not_measured(
+    tmp_path: Path,
+) -> None:
+    assert links_use(tmp_path / "none") is None
+    a_port(tmp_path, "mlx5_0", "1024\n", "2048\n")
+    a_port(tmp_path, "mlx5_1", "1024\n", "0\n")
+    assert links_use(tmp_path) == LinkUse(received_kb=8, sent_kb=8)
+    a_port(tmp_path, "other", "N/A\n", "0\n")
+    assert links_use(tmp_path) is None
+
+
+def test_adapters_count_for_a_booking_that_alone_has_the_node() -> None:
+    links, use = [LinkUse(100, 100)], [GroupUse(0, received_kb=5, sent_kb=5)]
+    uses = HostUses(lambda _: use[0], lambda: links[0])
+    one, both = {"t.a": HostShare("a")}, {"t.a": HostShare("a"), "t.b": HostShare("b")}
+
+    def network(asked: dict[str, HostShare], steady: float) -> list[tuple[int | None, int | None]]:
+        links[0] = LinkUse(links[0].received_kb + 1_000, links[0].sent_kb + 500)
+        use[0] = GroupUse(0, received_kb=(use[0].received_kb or 0) + 10, sent_kb=use[0].sent_kb)
+        return [(each.received_kb, each.sent_kb) for each in uses.take(asked, steady)]
+
+    assert network(one, 1) == []
+    assert network(one, 2) == [(1_010, 500)]
+    assert network(both, 3) == [(None, None)]
+    assert network(both, 4) == [(None, None)] * 2
+    assert network(one, 5) == [(None, None)], "the other one was there for a part of the time"
+    assert network(one, 6) == [(1_010, 500)]

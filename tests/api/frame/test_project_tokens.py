@@ -72,6 +72,12 @@ ABOUT_FOLDING: dict[str, Any] = {
     "stand-ins": {"person": "mara", "until": UNTIL, "project": "folding"},
     "quota-windows": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
     "person-quotas": {"project": "folding", "gpu_class": "h100", "limit_units": 1},
+    "dated-guarantees": {
+        "project": "folding",
+        "gpu_class": "h100",
+        "guaranteed_units": 1,
+        "ends": f"{UNTIL[:14]}00:00Z",
+    },
     f"statements/{MONTH}/dispute": {"project": "folding", "note": "x"},
 }
 # The same without a project: about all of the person's.
@@ -195,7 +201,7 @@ def test_no_list_shows_anything_of_the_other_project(both: Site) -> None:
 @pytest.mark.parametrize("path", ABOUT_FOLDING)
 def test_nothing_is_written_in_the_other_project(both: Site, path: str) -> None:
     limited, before = _limited(both), row_counts()
-    method = "PUT" if path == "person-quotas" else "POST"
+    method = "PUT" if path in ("person-quotas", "dated-guarantees") else "POST"
     answer = limited.send(method, path, ABOUT_FOLDING[path])
     assert answer.status_code in (403, 404, 409, 422), (path, answer.content)
     assert row_counts() == before
@@ -204,7 +210,7 @@ def test_nothing_is_written_in_the_other_project(both: Site, path: str) -> None:
 @pytest.mark.parametrize("path", ABOUT_ALL)
 def test_nothing_is_written_for_all_projects(both: Site, path: str) -> None:
     limited, before = _limited(both), row_counts()
-    method = "PUT" if path == "person-quotas" else "POST"
+    method = "PUT" if path in ("person-quotas", "dated-guarantees") else "POST"
     answer = limited.send(method, path, ABOUT_ALL[path])
     assert answer.status_code == 403, (path, answer.content)
     assert row_counts() == before

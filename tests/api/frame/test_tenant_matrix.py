@@ -94,6 +94,12 @@ OPEN = {
 }
 HOOK = {"name": "ci", "url": "http://127.0.0.1:9/hook", "events": ["*"], "project": "folding"}
 JIRA_SITE = {"name": "Jira", "url": "http://127.0.0.1:9", "flavour": "data_center", "token": "x"}
+DATED = {
+    "project": "folding",
+    "gpu_class": "h100",
+    "guaranteed_units": 1,
+    "ends": f"{timezone.now() + timedelta(days=9):%Y-%m-%dT%H:00:00Z}",
+}
 VIEW = {"list": "bookings", "name": "Waits", "query": "state=waiting"}
 _RULE = {"mode": "off", "gpu_class": "h100", "count": 1, "most_cost": "5"}
 _PLAN = {"project": "folding", "gpu_class": "h100", "count": 1}
@@ -224,6 +230,7 @@ def theirs(site: Site) -> dict[str, Callable[[], str]]:
     dated = {"lab": "physics", "gpu_class": "h100", "limit_units": 1}
     window = said(site.admin.post("quota-windows", dated))
     return {
+        "guarantee_id": lambda: said(site.admin.put("dated-guarantees", DATED))["id"],
         "lab": lambda: "physics",
         "window_id": lambda: window["id"],
         "connection_id": lambda: jira["id"],
@@ -457,6 +464,7 @@ def test_a_member_of_another_project_finds_nothing_either(site: Site) -> None:
         ("PUT", "quotas", {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0}),
         ("PUT", "person-quotas", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
         ("POST", "quota-windows", {"project": "folding", "gpu_class": "h100", "limit_units": 1}),
+        ("PUT", "dated-guarantees", DATED),
         ("POST", "invitations", {"to": "stefan", "role": "lead", "project": "folding"}),
     ],
 )

@@ -224,6 +224,7 @@ def test_a_gpu_is_reset_hours_ahead_and_counts_as_made_after_its_reset(site: Sit
         assert turned(before - timedelta(hours=2)) == [], "five hours before"
     (row,) = turned(before)
     assert modes(row) == ("whole", "sliced")
+    assert row.reset_seconds == 90
     assert [each.id for each in turned(before + MINUTE)] == [row.id], "a reset in progress stays"
     with as_system():
         Gpu.objects.filter(id=row.gpu_id).update(mode="sliced", mode_wanted="", mode_wanted_at=None)
@@ -272,3 +273,34 @@ def test_a_whole_booking_on_the_gpu_ends_the_request_for_slices(site: Site, aske
     a_start(site, whole, asked + MINUTE, 3)
     assert row.gpu_id not in {each.gpu_id for each in turned(asked + 2 * MINUTE)}
     assert modes(row) == ("whole", "")
+
+
+def test_a_reset_ahead_saves_its_seconds_once_for_a_gpu(site: Site, asked: datetime) -> None:
+    """Three slices of one reset were taken, and one of another; what nobody took saved nothing."""
+    with as_system():
+        gpus = list(Gpu.objects.order_by("number")[:3])
+        rows = [
+            (gpus[0], 0, True),
+            (gpus[0], 2, True),
+            (gpus[0], 4, True),
+            (gpus[1], 0, True),
+            (gpus[2], 0, False),
+        ]
+        for gpu, start, taken in rows:
+            SliceAhead.objects.create(
+                gpu=gpu,
+                profile="2g.20gb",
+                profile_id=14,
+                start=start,
+                size=2,
+                ordered=asked,
+                closed=asked + MINUTE,
+                taken=taken,
+                reset_seconds=90,
+            )
+    a_policy(slice_ahead={"h100": 1})
+    (row,) = said(site.operator.get("capacity/slices-ahead"))["items"]
+    assert (row["hits"], row["reset_seconds_saved"]) == (4, 180)
+    client = Client()
+    client.force_login(site.people["operator"])
+    assert "and 180 s of resets" in flat(client.get("/ops/capacity").content.decode())

@@ -10,11 +10,11 @@ from django.test import Client
 import wire
 from allocation.features.host_use.models import HostUse
 from allocation.models import Allocation, Booking, Gpu, Node
-from allocation.points import host_cpu
+from allocation.points import host_signals
 from allocation.rules.states import State
 from allocation.services.nodes.telemetry import samples_store
 from tests.api.builders import Site, said
-from tests.builders_allocation import NOW, a_booking, an_allocation
+from tests.builders_allocation import NOW, a_booking, a_node, an_allocation
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -61,8 +61,9 @@ def test_sums_grow_with_each_message_and_the_peak_stays(running: Allocation) -> 
     assert (row.memory_mb, row.peak_memory_mb, row.read_mb, row.written_mb) == (400, 1_000, 3, 1)
     assert (row.received_mb, row.sent_mb) == (None, None)
     with as_system():
-        assert host_cpu([running.booking.id]) == {running.booking.id: 50.0}
-        assert host_cpu([]) == {}
+        found = host_signals([running.booking.id])[running.booking.id]
+        assert (found.cpu, found.network_gib) == (50.0, None)
+        assert host_signals([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -113,3 +114,22 @@ def test_another_organisation_sees_none_of_it(site: Site, running: Allocation) -
     node_says(use(running))
     assert site.outsider.get(f"bookings/{running.booking.label}/host-use").status_code == 404
     assert site.viewer.get(f"bookings/{running.booking.label}/host-use").status_code == 200
+
+
+def test_the_network_of_a_gang_is_what_its_nodes_exchange(running: Allocation, site: Site) -> None:
+    """The lesser of received and sent, by node, of the time in which it was measured."""
+    node_says(use(running, received_kb=30 << 20, sent_kb=20 << 20))
+    with as_system():
+        first = HostUse.objects.get()
+        assert (first.network_seconds, first.received_mb, first.sent_mb) == (10, 30 << 10, 20 << 10)
+        assert host_signals([running.booking.id])[running.booking.id].network_gib is None, "one node"
+        other = a_node("other", gpus=0)
+        first.pk, first.node, first.received_mb = None, other, 10 << 10
+        first.save()
+        assert host_signals([running.booking.id])[running.booking.id].network_gib == 1.5
+        HostUse.objects.filter(node=other).update(network_seconds=4)
+        assert host_signals([running.booking.id])[running.booking.id].network_gib is None, (
+            "measured too little"
+        )
+    shown = said(site.researcher.get(f"bookings/{running.booking.label}/host-use"))["nodes"][0]
+    assert (shown["network_seconds"], shown["network_mb_s"], shown["not_measured"]) == (10, 5_120, ["disk"])

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.host_use.models import HostUse
 from allocation.features.insights.figures import Figures, Whose, figures_of
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import Booking, Gpu, GpuEvent, GpuModel, GpuUse, Maintenance
@@ -132,3 +133,21 @@ def test_readings_say_what_limits_the_work(site: Site) -> None:
     rows = said(site.admin.get(f"kpis?by=class&from={starts:%Y-%m-%d}"))["items"]
     assert next(row["tflops_per_watt"] for row in rows if row["name"] == "h100") == "0.989"
     assert "capacity" not in rows[0]
+    with as_system():
+        # It exchanged 1.024 GB each second with other nodes, too.
+        HostUse.objects.create(
+            tenant_id=place.tenant_id,
+            booking=booking,
+            node_id=gpu.node_id,
+            at=starts + HOUR,
+            seconds=3_600,
+            cpu_seconds=0,
+            core_seconds=0,
+            cores=0,
+            spare=0,
+            cpu=0,
+            network_seconds=1_024,
+            received_mb=800_000,
+            sent_mb=200_000,
+        )
+    assert of_class(starts).link_bytes_per_kiloflop == Decimal("0.004")

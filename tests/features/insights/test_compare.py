@@ -1,15 +1,16 @@
 """Two chosen periods side by side, on the pages."""
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.test import Client
 
-from allocation.models import Gpu
+from allocation.models import Booking, Gpu
 from allocation.rules.states import State
-from tests.api.builders import Site
+from tests.api.builders import Site, said
 from tests.builders_allocation import HOUR, a_booking, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +42,20 @@ def test_the_page_has_both_periods_and_their_difference(site: Site, client: Clie
     assert "the times have different lengths" in flat(
         client.get(f"{PAGE}?{WEEKS.replace('10-05', '10-01')}").content.decode()
     )
+
+
+def test_cores_of_work_without_a_gpu_count_as_no_gpus(site: Site) -> None:
+    """A booking with cores of hosts has none of the GPU-hours, used or not."""
+    ran(site, date(2026, 10, 13), 6)
+    days = {"from": "2026-10-12", "to": "2026-10-18"}
+    before = said(site.admin.get("kpis", by="class", **days))["items"]
+    assert sum(Decimal(row["gpu_hours"]) for row in before) == 6
+    with as_owner():
+        booking = Booking.objects.get()
+        booking.ask = {**booking.ask, "host": True}
+        booking.save(update_fields=["ask"])
+    after = said(site.admin.get("kpis", by="class", **days))["items"]
+    assert sum(Decimal(row["gpu_hours"]) for row in after) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,25 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.mail import EmailMultiAlternatives
+from django.test import Client
 from pytest_django import Settings
 
 from allocation.features.insights.models import MailedMonth
 from allocation.features.insights.monthly import months_mail
-from portal.integrations.mail.message import section_of
+from portal.integrations.mail.message import email_of, section_of
 from portal.integrations.notifications.delivery import people_notify
-from tenants.models import FailedMessage, LabLead, Mail, Membership, Notification, OutboxMessage, User
+from tenants.models import (
+    AuditEntry,
+    FailedMessage,
+    LabLead,
+    Mail,
+    Membership,
+    Notification,
+    NotificationSettings,
+    OutboxMessage,
+    User,
+)
 from tests.api.builders import Site
 from tests.features.insights.test_summary import ran
 from tests.roles import as_owner, as_system
@@ -107,3 +119,41 @@ def test_the_mail_comes_in_the_morning_of_the_reader_unless_they_left(site: Site
     assert section is not None
     assert section.headline == f"{site.tenant.name} in October 2026"
     assert "GPUs were booked for 1.0 hours" in section.sentences[0]
+
+
+@pytest.fixture
+def letter(site: Site, settings: Settings) -> EmailMultiAlternatives:
+    """The mail of a month to a lead."""
+    settings.MAIL_ON = True
+    ran(site, datetime(2026, 10, 2, tzinfo=UTC), 1)
+    with as_owner():
+        User.objects.update(email="somebody@example.org")
+    mailed(OVER)
+    with as_system():
+        people_notify(list(OutboxMessage.objects.filter(kind="figures.month").order_by("id")), OVER)
+        mail = Mail.objects.get(user=site.people["lead"])
+        section = section_of(mail, mail.due)
+        assert section is not None
+        return email_of([mail], [section])
+
+
+def test_one_click_in_the_mail_ends_it(site: Site, letter: EmailMultiAlternatives) -> None:
+    address = letter.extra_headers["List-Unsubscribe"].strip("<>")
+    assert letter.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert address in str(letter.body)
+    path, client = "/notifications/end/" + address.rpartition("/")[2], Client()
+    assert "End these mails?" in client.get(path).content.decode()
+    with as_system():
+        assert not NotificationSettings.objects.exists(), "a look ends nothing"
+    for _ in range(2):
+        assert client.post(path, {"List-Unsubscribe": "One-Click"}).status_code == 200
+    assert client.post(f"{path[:-3]}abc").status_code == 404
+    with as_system():
+        row = NotificationSettings.objects.get()
+        assert (row.user_id, row.tenant_id) == (site.people["lead"].pk, site.tenant.id)
+        assert AuditEntry.objects.filter(action="user.notifications_set").count() == 1
+        Mail.objects.all().delete()
+        Notification.objects.all().delete()
+        people_notify(list(OutboxMessage.objects.filter(kind="figures.month").order_by("id")), OVER)
+        assert sorted(each.user.username for each in Mail.objects.all() if each.user) == ADMINS
+        assert Notification.objects.filter(user=site.people["lead"]).exists(), "the inbox still gets it"

@@ -36,7 +36,7 @@ MINUTE = timedelta(minutes=1)
 def lab(plant: Plant) -> Lab:
     lab = a_lab("helix", gpus=0)
     a_tier("standard", pausable=True)
-    a_quota(lab.tenant, project=lab.project, guaranteed=2, limit=2)
+    a_quota(lab.tenant, project=lab.project, guaranteed=0, limit=2)
     return lab
 
 
@@ -49,7 +49,7 @@ def cut_to(plant: Plant, lab: Lab, gpus: int, answer: CutAnswer | None) -> Cut:
     """An admin sets the project's limit, as a page does."""
     cut, actor = Cut(answer), admin_of(lab)
     with as_role("portal_web"), tenant_tx(lab.tenant_id):
-        share = Share(gpus * GPU, 0)
+        share = Share(0, gpus * GPU)
         quota_set(actor=actor, project=lab.project, gpu_class="h100", share=share, now=plant.now, cut=cut)
     return cut
 

@@ -16,7 +16,7 @@ from allocation.rules.states import State
 from tenants.models import PersonQuota, Quota
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking, an_allocation
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 GPU = 56_000
 BODY: dict[str, Any] = {"project": "folding", "gpu_class": "h100", "guaranteed_units": 0, "limit_units": 0}
@@ -24,8 +24,10 @@ BODY: dict[str, Any] = {"project": "folding", "gpu_class": "h100", "guaranteed_u
 
 @pytest.fixture
 def booking(site: Site) -> Booking:
-    """A booking of the researcher that runs on a GPU."""
+    """A booking of the researcher that runs on a GPU. Its project borrows all that it has."""
     now = timezone.now()
+    with as_owner():
+        Quota.objects.filter(project=site.project).update(guaranteed_units=0, borrow_limit_units=4 * GPU)
     booking = a_booking(site.project, site.people["researcher"].id, state=State.ACTIVE, starts=now)
     with as_system():
         gpu = Gpu.objects.order_by("number")[0]

@@ -56,7 +56,8 @@ PAGES = {
     "bookings": "bookings decisions timeline",
     "appeals": "appeals",
     "disputes": "disputes",
-    "rules": "catalogue dated-guarantees limit-cuts overrides policy quotas requirements speeds stops tiers",
+    "rules": "catalogue dated-guarantees limit-cuts overrides policy quotas requirements speeds stops"
+    " tier-guarantees tiers",
     "money": "budgets corrections prices",
     "people": "accounts announcements tenants",
     "access": "access",
@@ -71,11 +72,11 @@ ROUTES = {
     "nodes": "fleet/nodes fleet/gpus maintenance",
     "fleet": "capacity clusters compaction fleet/enrolments platform-machines platform-mix"
     " platform-tier-energy platform-zones turn-rounds",
-    "bookings": "decisions fleet/bookings",
+    "bookings": "decisions fleet/bookings platform/decisions",
     "appeals": "platform/pause-appeals",
     "disputes": "disputes",
     "rules": "gpu-classes gpu-models overrides policy quota-windows quotas requirements stops tiers"
-    " workloads platform/dated-guarantees platform/limit-cuts",
+    " workloads platform/dated-guarantees platform/limit-cuts platform/tier-guarantees",
     "money": "corrections platform-budgets platform-variances price-books",
     "people": "announcements fleet/tenants tenants",
     "access": "operator-access",

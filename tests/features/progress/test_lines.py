@@ -9,7 +9,7 @@ import pytest
 
 import wire
 from allocation.features.progress.models import Progress
-from allocation.models import Allocation, Booking, EventCounter, Gpu
+from allocation.models import Allocation, Booking, EventCounter, Gpu, Node
 from allocation.services.nodes.telemetry import samples_store
 from tests.builders_allocation import NOW, a_booking, a_lab, a_node, an_allocation
 from tests.roles import as_system
@@ -136,3 +136,21 @@ def test_the_lines_of_a_message_are_bounded_and_travel_signed(place: Allocation)
     row = kept()
     assert row is not None
     assert row.step == 1
+
+
+def test_a_run_keeps_the_driver_of_its_node_and_a_resumed_one_that_of_the_next(place: Allocation) -> None:
+    with as_system():
+        Node.objects.update(driver="550.54")
+    sent(place, '{"step": 1200}')
+    with as_system():
+        Node.objects.update(driver="570.86")
+    sent(place, '{"step": 1300}')
+    row = kept()
+    assert row is not None
+    assert row.driver == "550.54"
+    with as_system():
+        Progress.objects.update(at=NOW - 2 * HOUR, anchor_at=NOW - 2 * HOUR, mark_at=NOW - 2 * HOUR)
+    sent(place, '{"step": 1400}')
+    row = kept()
+    assert row is not None
+    assert row.driver == "570.86"

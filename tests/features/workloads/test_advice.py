@@ -11,9 +11,10 @@ from django.test import Client
 from allocation.features.workloads.advice import Site, Slice, advice_of
 from allocation.features.workloads.models import AdviceShown
 from allocation.features.workloads.offers import usual_ask
+from allocation.features.workloads.profiles import profiles_of
 from allocation.features.workloads.services import workloads_of
 from allocation.models import Booking
-from allocation.points import Advice
+from allocation.points import Advice, HostSignals
 from allocation.rules.ask import AskDocument
 from tests.api.builders import Site as Portal
 from tests.api.builders import said
@@ -32,6 +33,7 @@ SLICES = (
 OFFERED = Site(SLICES, cores_per_gpu=16, nvlink=8)
 SMALL = working(12, 6, 4, 3)
 NO_TENSOR = working(95, 4, 45, 1)
+BUSY = working(92, 6, 20, 15)
 
 
 def owner(portal: Portal) -> int:
@@ -127,6 +129,36 @@ def test_work_over_pcie_asks_for_one_nvlink_group(site: Portal) -> None:
     found = said_of(site, OVER_PCIE, gpus=2)
     ask = changed(found, "group")
     assert (ask.together, ask.required) == ("domain", True)
+
+
+def test_work_that_waits_for_a_network_asks_for_one_nvlink_group(site: Portal) -> None:
+    """Two runs on one node were 1.6 times as fast as three on two nodes."""
+    for number in range(5):
+        rate = 200 if number < 3 else 320
+        each = Ran(f"fold-{number}", rows=[BUSY], gpus=2, per_hour=rate, ago=24 + number)
+        ran(site.project, owner(site), each)
+    with as_system():
+        (found,) = workloads_of([site.project], "fold")
+    far = [
+        replace(
+            run,
+            host=HostSignals(network_gib=1.4),
+            devices=tuple(replace(each, node=str(place)) for place, each in enumerate(run.devices)),
+        )
+        for run in found.runs[:3]
+    ]
+    (profile,) = profiles_of([*far, *found.runs[3:]])
+    assert profile.verdict is not None
+    assert (profile.verdict.kind, profile.verdict.agreed) == ("communication", 3)
+    said = {each.code: each for each in advice_of([profile], usual_ask(found.runs[0]), OFFERED)}["group"]
+    assert said.sentence == (
+        "Communication-bound across nodes: ask for 2 GPUs in one NVLink group."
+        " On one node it was 1.6 times as fast."
+    )
+    assert said.ask is not None
+    (near,) = profiles_of([*far, found.runs[3]])
+    (alone,) = (e for e in advice_of([near], usual_ask(found.runs[0]), OFFERED) if e.code == "group")
+    assert "times as fast" not in alone.sentence, "one run is no measure"
 
 
 def test_work_over_nvlink_has_to_change_itself(site: Portal) -> None:

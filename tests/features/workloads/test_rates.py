@@ -205,3 +205,61 @@ def test_the_card_compares_a_run_with_those_before(site: Site, typed: None) -> N
     client.force_login(site.people["researcher"])
     page = flat(client.get(f"/t/{site.tenant.slug}/bookings/{booking.label}/progress").content.decode())
     assert "80 % of the rate of 3 finished runs" in page
+
+
+def series(*runs: tuple[float, str]) -> Any:  # noqa: ANN401 (a rate, or None)
+    """The rate of runs, one an hour, the oldest first, each with its driver."""
+    rows = [
+        Run("h100", "step", rate, NOW + number * HOUR, driver) for number, (rate, driver) in enumerate(runs)
+    ]
+    return rates_of(reversed(rows)).get("h100")
+
+
+def test_a_new_driver_begins_a_series_when_it_has_three_runs() -> None:
+    old, new = [(100.0, "550.54")] * 4, [(140.0, "570.86")] * 3
+    waits = series(*old, *new[:2])
+    assert (waits.per_gpu_hour, waits.runs, waits.began, waits.driver) == (100, 4, "driver", "550.54")
+    begun = series(*old, *new)
+    assert (begun.per_gpu_hour, begun.runs, begun.began, begun.driver) == (140, 3, "driver", "570.86")
+    assert (begun.since, begun.last) == (NOW + 4 * HOUR, NOW + 6 * HOUR)
+
+
+def test_runs_whose_driver_is_not_known_belong_to_those_after_them() -> None:
+    rate = series(*[(100.0, "")] * 3, (104.0, "550.54"))
+    assert (rate.runs, rate.began, rate.driver) == (4, "", "550.54")
+
+
+def test_a_jump_begins_a_series_and_two_odd_runs_do_not() -> None:
+    usual = [(100.0 + number % 3, "550.54") for number in range(6)]
+    odd = series(*usual, (300.0, "550.54"), (310.0, "550.54"), *usual)
+    assert (odd.runs, odd.began) == (14, "")
+    jumped = series(*usual, *[(130.0, "550.54")] * 3)
+    assert (jumped.per_gpu_hour, jumped.runs, jumped.began) == (130, 3, "jump")
+    again = series(*usual, *[(130.0, "550.54")] * 6, *usual)
+    assert (again.runs, again.began, again.per_gpu_hour) == (6, "jump", 101)
+
+
+def test_runs_that_vary_widely_do_not_jump() -> None:
+    wide = [(float(rate), "550.54") for rate in (60, 100, 150, 80, 120, 140, 135, 145)]
+    assert series(*wide).began == ""
+
+
+@pytest.mark.django_db
+def test_a_driver_that_changed_is_named_on_the_page_and_in_rest(site: Site) -> None:
+    owner = site.people["researcher"].pk
+    for number, (rate, driver) in enumerate([(100, "550.54")] * 3 + [(150, "570.86")] * 3):
+        booking = finished(site.project, owner, "h100", rate)
+        at = timezone.now() - timedelta(days=9 - number)
+        with as_owner():
+            since = at - timedelta(minutes=20)
+            Progress.objects.filter(booking=booking).update(
+                driver=driver, at=at, anchor_at=since, mark_at=since
+            )
+    (profile,) = said(site.researcher.get("workloads/training"))["profile"]
+    assert (profile["per_gpu_hour"], profile["rated_runs"]) == (pytest.approx(150), 3)
+    assert (profile["began"], profile["driver"], profile["runs"]) == ("driver", "570.86", 6)
+    client = Client()
+    client.force_login(site.people["researcher"])
+    page = client.get(f"/t/{site.tenant.slug}/workloads/{site.project.slug}/training").content.decode()
+    assert "The rate is of 3 runs with driver 570.86, the last 4 days ago." in flat(page)
+    assert "Runs with another driver no longer count." in flat(page)

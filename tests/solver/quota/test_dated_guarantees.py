@@ -162,10 +162,7 @@ def test_what_stays_though_its_guarantee_was_cut_is_paused_for_no_other_tenant()
 
 def _static(site: Snapshot, instant: int) -> Snapshot:
     now = {row.owner: row.guaranteed for row in site.guarantees if row.starts <= instant < row.ends}
-    limits = tuple(
-        replace(row, guaranteed=now.get(row.owner, row.guaranteed)) if row.parent is None else row
-        for row in site.limits
-    )
+    limits = tuple(replace(row, guaranteed=now.get(row.owner, row.guaranteed)) for row in site.limits)
     return replace(site, limits=limits, guarantees=())
 
 
@@ -185,6 +182,16 @@ def test_between_two_dates_quota_is_that_of_the_guarantees_of_then(seed: int) ->
     for starts, ends in pairwise(edges):
         guarantees += [
             dated(chance.randint(1, 5), starts * HOUR, ends * HOUR, tenant)
+            for tenant in chance.sample(("a", "b", "c"), chance.randint(0, 3))
+        ]
+        promised = {
+            row.owner: row.guaranteed // UNITS
+            for row in _static(
+                replace(a_snapshot(limits=tuple(rows)), guarantees=tuple(guarantees)), NOON + starts * HOUR
+            ).limits
+        }
+        guarantees += [
+            dated(chance.randint(0, promised[tenant]), starts * HOUR, ends * HOUR, f"{tenant}-p")
             for tenant in chance.sample(("a", "b", "c"), chance.randint(0, 3))
         ]
     site = replace(a_snapshot(limits=tuple(rows)), tiers=TIERS, guarantees=tuple(guarantees))
@@ -211,3 +218,62 @@ def test_between_two_dates_quota_is_that_of_the_guarantees_of_then(seed: int) ->
             if chance.random() < 0.7:
                 moving.add(use, window)
                 still.add(use, window)
+
+
+PROJECTS = (
+    a_limit("lab", 4, borrow=None),
+    a_limit("p", 2, parent="lab", borrow=None, lend=0),
+    a_limit("q", 0, parent="lab", borrow=None),
+    OTHER,
+)
+"""The organisation `lab` has four GPUs, of which its project p keeps two for itself."""
+
+
+def test_what_a_project_keeps_changes_at_its_dates_and_the_other_project_starts_with_that() -> None:
+    two = a_request(ask=an_ask(3), hours=2, project="q")
+    less = (dated(1, 3 * HOUR, 6 * HOUR, "p"),)
+    assert starts_of(a_site(two, guarantees=less, limits=PROJECTS)) == {"b1": 3 * HOUR}
+    assert starts_of(a_site(two, guarantees=(), limits=PROJECTS)) == {}
+    # With the organisation's own at the same instant, so that only what is kept changes.
+    both = (dated(5, 3 * HOUR, 6 * HOUR), dated(3, 3 * HOUR, 6 * HOUR, "p"))
+    own = a_request(ask=an_ask(5), hours=2, project="p")
+    assert starts_of(a_site(own, guarantees=both, limits=PROJECTS, fleet=6)) == {"b1": 3 * HOUR}
+
+
+def test_who_runs_on_the_part_of_its_project_is_paused_for_another_project_at_its_dates_only() -> None:
+    limits = (
+        a_limit("lab", 4, borrow=None),
+        a_limit("p", 4, parent="lab", borrow=None),
+        a_limit("q", 0, parent="lab", borrow=None),
+    )
+    mine = tuple(running(at, "lab") for at in range(4))
+    claim = a_request(ask=an_ask(2), hours=2, tier="flex", project="q")
+    site = a_site(claim, guarantees=(), held=mine, limits=limits)
+    assert not solve(site, POLICY).pauses
+    moved = (dated(2, -HOUR, 9 * HOUR, "p"), dated(2, -HOUR, 9 * HOUR, "q"))
+    pauses = solve(replace(site, guarantees=moved), POLICY).pauses
+    assert len(pauses) == 2
+    later = tuple(replace(row, starts=NOON + 5 * HOUR) for row in moved)
+    assert not solve(replace(site, guarantees=later), POLICY).pauses
+
+
+def test_what_stays_though_its_projects_guarantee_was_cut_is_paused_for_no_project_but_for_tenants() -> None:
+    limits = (
+        a_limit("lab", 4, borrow=None),
+        a_limit("p", 0, parent="lab", borrow=None),
+        a_limit("q", 4, parent="lab", borrow=None),
+    )
+    mine = tuple(replace(running(at, "lab"), override=f"run{at}") for at in range(4))
+    kept = tuple(
+        Override(f"kept {at}", "p", "h100", 0, 0, booking=f"run{at}", keeps=True, guarantee=True)
+        for at in range(4)
+    )
+    claim = a_request(ask=an_ask(2), hours=2, tier="flex", project="q")
+    site = a_site(claim, guarantees=(), held=mine, limits=limits)
+    assert len(solve(site, POLICY).pauses) == 2
+    assert not solve(replace(site, overrides=kept), POLICY).pauses
+    # Its organisation cut the project's guarantee itself: that keeps nothing from others.
+    rival = a_request(ask=an_ask(2), hours=2, tier="flex", tenant="other", project="o")
+    shared = (a_limit("lab", 2, borrow=None), *limits[1:2], a_limit("other", 2, borrow=None))
+    taken = a_site(rival, guarantees=(), held=mine, limits=shared)
+    assert len(solve(replace(taken, overrides=kept), POLICY).pauses) == 2

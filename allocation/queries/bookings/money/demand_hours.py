@@ -1,11 +1,13 @@
 """What each hour had: bookings and allocations of all organisations, and work outside of them."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -48,6 +50,7 @@ SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, greatest(b.submitted, b.not_
      WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
 FROM allocation_booking b
 WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
+  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
 """  # noqa: S608
 RUNS = ["active", "releasing", "ended"]
 LIVE = ["planned", "starting", "active", "releasing"]
@@ -70,9 +73,14 @@ def booked_hours(starts: datetime, ends: datetime) -> Hours:
     return levels_by_hour(_IN_USE, {"starts": starts, "ends": ends, "states": LIVE})
 
 
+def waited_hours_of(projects: Sequence[UUID], starts: datetime, ends: datetime) -> Hours:
+    """The GPUs of bookings of these projects that waited, on average, by class and hour."""
+    return levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": [*projects]})
+
+
 def waited_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs of what waited, on average, by class and hour."""
-    found = levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS})
+    found = levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": None})
     return _with_sources(found, "waited", starts, ends)
 
 

@@ -45,6 +45,9 @@ GPUS = f"""{DEVICES} * coalesce((
   WHERE a.booking_id = b.id AND a.state IN ('active', 'releasing', 'ended') AND NOT a.abandoned), 1)"""  # noqa: S608 (constants)
 """The whole GPUs that a booking `b` has at once, in SQL."""
 
+OF_GPUS = "NOT b.ask ? 'host'"
+"""Whether a booking `b` has GPUs, in SQL; others have cores of hosts, which count as none."""
+
 _USE = f"""
 SELECT {{name}}, coalesce(b.planned_class, ''),
        sum(u.seconds * part.whole),
@@ -66,7 +69,7 @@ CROSS JOIN LATERAL (
          1 + extract(hour FROM u.at AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int AS hour,
          u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
 WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
-  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
+  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s)) AND {OF_GPUS}
 GROUP BY 1, 2, z.grams[part.hour], z.price[part.hour]
 """  # noqa: S608 (constants)
 _LABEL = "'BK-' || b.number || coalesce('[' || b.array_index || ']', '')"
@@ -82,7 +85,7 @@ CROSS JOIN LATERAL (SELECT {WHOLE} AS whole) part
 CROSS JOIN LATERAL (SELECT a.period * tstzrange(%(starts)s, %(ends)s) AS span) w
 WHERE a.state IN ('active', 'releasing', 'ended') AND NOT a.abandoned
   AND a.period && tstzrange(%(starts)s, %(ends)s)
-  AND (b.ended_at IS NULL OR b.ended_at >= %(starts)s) AND {{which}}
+  AND (b.ended_at IS NULL OR b.ended_at >= %(starts)s) AND {OF_GPUS} AND {{which}}
 """  # noqa: S608
 _OF_DAYS = """
 b.tenant_id = %(tenant)s AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))

@@ -44,7 +44,8 @@ SELECT t.id, t.at, t.kind,
        (SELECT coalesce(sum(CASE e.kind WHEN 'reverse' THEN -e.amount ELSE e.amount END), 0)
         FROM billing_transfer e
         WHERE e.tenant_id = t.tenant_id AND e.reference = t.reference
-          AND e.kind IN ('settle', 'charge', 'reverse') AND (e.at, e.id) < (t.at, t.id))
+          AND e.kind IN ('settle', 'charge', 'reverse') AND (e.at, e.id) < (t.at, t.id)),
+       CASE WHEN b.ask ? 'host' THEN (b.ask->>'count')::int ELSE 0 END
 FROM billing_transfer t
 JOIN billing_account a ON a.id = t.debit_id
 JOIN billing_budget own
@@ -285,10 +286,10 @@ def statement_lines(of: StatementOf) -> Iterator[StatementLine]:
 
 
 def _line(row: Sequence[Any]) -> StatementLine:
-    *facts, profile, labels, ticket, ask, version, before = row
+    *facts, profile, labels, ticket, ask, version, before, cores = row
     line = StatementLine(*[*facts, json.loads(labels), profile, ticket])
     shares = () if ask is None else class_shares(ask, version, line.tier)
-    return replace(line, before=before, shares=shares)
+    return replace(line, before=before, shares=shares, cores=cores)
 
 
 def statement_page(of: StatementOf, *, offset: int, limit: int) -> list[StatementLine]:

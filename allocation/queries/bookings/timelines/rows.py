@@ -125,6 +125,8 @@ class GpuRow:
     maintenance: tuple[MaintenancePeriod, ...] = ()
     free: tuple[Stretch, ...] = ()
     is_of_plan: bool = False
+    noun: str = "GPU"
+    """What the device is called: `GPU`, or `core` of a host."""
 
     @property
     def shows_slots(self) -> bool:

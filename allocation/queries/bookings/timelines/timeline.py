@@ -128,6 +128,7 @@ def _gpu_row(
         blocks=tuple(blocks),
         maintenance=tuple(maintenance),
         is_of_plan=bool(gpu.node.pool),
+        noun=gpu.gpu_class.noun,
     )
 
 

@@ -262,6 +262,7 @@ def _parsed(reading: Reading) -> Parsed:
         share=values.get("share"),
         cores=values.get("cores", 0),
         memory=values.get("memory", 0),
+        host="host" in values,
         pin=values.get("pin", ()),
         most_cost=values.get("most_cost"),
         tier=values.get("tier"),

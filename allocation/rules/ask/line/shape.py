@@ -8,6 +8,7 @@ from lark import Token
 
 from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import read_array, read_parallel
+from allocation.rules.ask.line.hosts import EACH, GPU_WORD, host_read
 from allocation.rules.ask.line.text import gigabytes_text, pin_words
 from allocation.rules.ask.line.tokens import data_names, names_key, place_names, plain, zone_keys
 from allocation.rules.ask.words.document import (
@@ -123,6 +124,7 @@ def read_memory(reading: Reading, tokens: Sequence[Token]) -> None:
     is_least = _AT_LEAST.search(tokens[0]) is not None
     is_compute = re.fullmatch(r"\dg", tokens[0]) is not None
     words = f"at least {gigabytes} GB" if is_least else f"{gigabytes} GB"
+    _note_each(reading, tokens)
     reading.set_value("gigabytes", (gigabytes, is_least, is_compute), words, span_of(*tokens))
 
 
@@ -158,7 +160,13 @@ def read_ram(reading: Reading, tokens: Sequence[Token]) -> None:
         why = coded("ask_which_memory", gigabytes=gigabytes)
         reading.add_problem("which_memory", why, span, choices)
         return
+    _note_each(reading, tokens)
     _say_host(reading, tokens, "memory", gigabytes, f"{gigabytes} GiB of host memory with each")
+
+
+def _note_each(reading: Reading, tokens: Sequence[Token]) -> None:
+    if any(token.type == "EACH" for token in tokens):
+        reading.values[EACH] = True
 
 
 def _say_host(reading: Reading, tokens: Sequence[Token], name: str, amount: int, meaning: str) -> None:
@@ -284,8 +292,14 @@ def read_data(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_noise(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads courtesies, articles and `gpus`, which add no meaning."""
+    """Reads courtesies and articles, which add no meaning."""
     reading.noise.append(span_of(*tokens))
+
+
+def read_filler(reading: Reading, tokens: Sequence[Token]) -> None:
+    """Reads `gpus`, which adds no meaning to a class."""
+    reading.values[GPU_WORD] = True
+    read_noise(reading, tokens)
 
 
 def _share(text: str) -> int:
@@ -304,6 +318,9 @@ def _share(text: str) -> int:
 
 def classes_of(reading: Reading) -> tuple[str, ...]:
     """The classes of the request, once every part is read: those named, or all that fit."""
+    if host_read(reading):
+        named = reading.values["classes"]
+        return named if isinstance(named, tuple) else ()
     _slice_of_memory(reading)
     named = _of_memory(reading)
     _how_many(reading)
@@ -461,7 +478,7 @@ SHAPE_RULES: dict[str, Rule] = {
     "slice": read_slice,
     "memory": read_memory,
     "share": read_share,
-    "filler": read_noise,
+    "filler": read_filler,
     "cores": read_cores,
     "ram": read_ram,
     "together": read_together,

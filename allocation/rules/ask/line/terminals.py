@@ -51,6 +51,7 @@ _RUNS = r"(?:runs?|jobs?|tasks?|elements?)"
 # The first pattern that matches one or more whole words is the token.
 TERMINALS: tuple[tuple[str, str], ...] = (
     ("RRULE", r"rrule:\S+"),
+    ("NOISE", r"(?:without|with\s+no)\s+(?:an?\s+|any\s+)?gpus?|cpu[\s-]only"),
     ("WORKLOAD", r"kind:[^\s,;]+"),
     (
         "SCRATCH",
@@ -215,7 +216,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*)?\d{1,6}\s*(?:gi?b?)?\s*(?:of\s+)?"
         r"(?:host\s+|system\s+|main\s+)?(?:ram|memory|mem)",
     ),
-    ("CORES", rf"{_NUM}\s*-?(?:host\s+|cpu\s+)?(?:cores?|cpus?|vcpus?)"),
+    ("CORES", rf"{_NUM}\s*-?(?:host\s+|cpu[\s-]+)?(?:cores?|cpus?|vcpus?)"),
     (
         "GB",
         r"(?:(?:>=|≥|=>|at\s+least|min(?:imum)?)\s*\d{1,4}\s*gi?b?|\d{1,4}\s*gi?b?\s*\+|"
@@ -249,7 +250,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:graphics\s+cards?|gpus?|cards?|devices?|accelerators?|graphics|pieces?|pcs?|units?)",
     ),
     ("WHOLE", r"(?:whole|full|entire|complete)"),
-    ("EACH", r"each|per\s+(?:gpu|card|device|slice)"),
+    ("EACH", r"each|per\s+(?:gpu|card|device|slice|core)"),
     ("FROM", r"not\s+before|no\s+earlier\s+than|not\s+earlier\s+than|as\s+of|from|after"),
     ("START", r"(?:start|begin)(?:s|ing|ning)?(?:\s+(?:at|on|from))?"),
     (

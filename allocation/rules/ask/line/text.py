@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from allocation.rules.ask.line.hosts import USUAL
 from allocation.rules.ask.words.document import AskDocument, AskGroup, Together
 
 UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
@@ -15,6 +16,12 @@ def shape_text(count: int, gpu_class: str, profile: str | None, share: int | Non
         return f"{share / 1000:g} {gpu_class}"
     number = f"{count} " if count > 1 else ""
     return f"{number}{profile} {gpu_class}" if profile else f"{number or '1 '}{gpu_class}"
+
+
+def cores_text(count: int, classes: str) -> str:
+    """`16 cores`, `16 cores epyc`: of a class of host cores."""
+    cores = "1 core" if count == 1 else f"{count} cores"
+    return cores if classes == USUAL else f"{cores} {classes}"
 
 
 def window_text(shape: str, window: tuple[datetime, datetime], zone: tzinfo) -> str:
@@ -113,12 +120,14 @@ def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> 
     if ask.groups:
         parts = [" + ".join(map(group_text, ask.every_group)), length]
     else:
-        parts = [shape_text(ask.count, classes, ask.profile, ask.share), length]
-        parts += host_resources_text(ask.cores, ask.memory)
+        shape = cores_text(ask.count, classes) if ask.host else None
+        parts = [shape or shape_text(ask.count, classes, ask.profile, ask.share), length]
+        parts += host_resources_text(ask.cores, ask.memory * ask.count if ask.host else ask.memory)
     for word, moment in (("at", at), ("from", ask.not_before), ("before", ask.deadline)):
         if moment is not None:
             parts.append(f"{word} {moment_text(moment, zone)}")
-    if not ask.groups:
+    is_usual = ask.host and ask.together == "node" and ask.required
+    if not ask.groups and not is_usual:
         parts += together_text(ask.together, required=ask.required)
     if ask.workload is not None:
         parts.append(f"kind:{ask.workload}")

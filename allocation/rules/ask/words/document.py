@@ -73,7 +73,8 @@ class AskDocument:
     `count`, `classes`, `profile`, `cores`, `memory`, `together` and `required` are of the first.
     With `most_cost` machines may be rented for it for so much, if it would wait. It runs in one of
     `zones`, if any, and in none of `not_zones`, on nodes with this `storage` and at least `scratch` GB
-    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred.
+    of local space. Nodes that have its `data`, sets of the nodes' cache folders, are preferred. With
+    `host` it counts cores of hosts and no GPUs.
     """
 
     count: int
@@ -97,6 +98,7 @@ class AskDocument:
     storage: str | None = None
     scratch: int = 0
     data: tuple[str, ...] = ()
+    host: bool = False
 
     @property
     def may_burst(self) -> bool:
@@ -211,7 +213,7 @@ class AskDocument:
             plain[name] = None if plain[name] is None else time_text(plain[name])
         # Left out when empty, as in documents stored before these existed.
         plain |= {name: list(value) for name in _NAMES if (value := getattr(self, name))}
-        plain |= {name: value for name in ("storage", "scratch") if (value := getattr(self, name))}
+        plain |= {name: value for name in ("storage", "scratch", "host") if (value := getattr(self, name))}
         if self.groups:
             plain["groups"] = [asdict(each) for each in self.every_group]
         if self.most_cost is not None:
@@ -220,7 +222,7 @@ class AskDocument:
 
 
 _NAMES = ("pin", "zones", "not_zones", "data")
-_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "groups", "most_cost"})
+_LEFT_OUT = frozenset({*_NAMES, "storage", "scratch", "host", "groups", "most_cost"})
 
 
 def classes_asked(ask: Mapping[str, Any]) -> list[str]:
@@ -488,5 +490,6 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "storage": storage_of,
     "scratch": scratch_of,
     "data": data_of,
+    "host": _truth,
     "groups": lambda value, _: tuple(cast(list[AskGroup], value)),
 }

@@ -63,14 +63,14 @@ def _letters_apart(word: str) -> str:
 @lru_cache(maxsize=64)
 def names_of(catalogue: Catalogue) -> Names:
     """The names of a catalogue. Cached per catalogue."""
-    classes = _classes(catalogue.classes)
+    classes = _classes(catalogue.every_class)
     profiles = {key_of(name): name for entry in catalogue.classes for name in entry.profiles}
     tiers = {key_of(name): each.slug for each in catalogue.tiers for name in (each.slug, each.name)}
     projects = {key_of(name): slug for slug, title in catalogue.projects for name in (slug, title)}
     zones = {key_of(name): slug for slug, title in catalogue.zones for name in (slug, title)}
     after = rf"(?:{_FORM}(?:[\s-]*\d{{1,3}}[\s-]*gi?b)?)?(?:'?s)?"
     return Names(
-        _pattern(_spellings(catalogue.classes), _VENDOR, after),
+        _pattern(_spellings(catalogue.every_class), _VENDOR, after),
         _pattern([name for entry in catalogue.classes for name in entry.profiles]),
         _pattern([name for each in catalogue.tiers for name in (each.slug, each.name)]),
         _pattern([name for pair in catalogue.projects for name in pair]),
@@ -86,7 +86,8 @@ def names_of(catalogue: Catalogue) -> Names:
 
 
 def _words_of(catalogue: Catalogue) -> Iterator[str]:
-    """Yields the words of all names, in lower case."""
+    """Yields the words of all names but those of host cores, in lower case: `cores` are called that in
+    every language."""
     names = [name for entry in catalogue.classes for name in (entry.slug, entry.label, *entry.aliases)]
     names += [name for each in catalogue.tiers for name in (each.slug, each.name)]
     names += [name for pair in (*catalogue.projects, *catalogue.zones) for name in pair]

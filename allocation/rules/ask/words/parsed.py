@@ -19,7 +19,7 @@ from tenants.platform.coded import Coded, coded
 
 @dataclass(frozen=True, slots=True)
 class ClassEntry:
-    """The names of a GPU class, the memory of one whole GPU, and its MIG profiles."""
+    """The names of a class, the memory of one whole GPU or core, and its MIG profiles."""
 
     slug: str
     label: str
@@ -39,8 +39,9 @@ class TierEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The names that a request can use: classes in the order of `any`, kinds of work with known
-    speeds, tiers, the caller's projects and the zones as (slug, name), and data sets that nodes have."""
+    """The names that a request can use: classes of GPUs in the order of `any`, kinds of work with known
+    speeds, tiers, the caller's projects and the zones as (slug, name), data sets that nodes have, and
+    classes of host cores."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
@@ -48,6 +49,12 @@ class Catalogue:
     projects: tuple[tuple[str, str], ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
     data: tuple[str, ...] = ()
+    hosts: tuple[ClassEntry, ...] = ()
+
+    @property
+    def every_class(self) -> tuple[ClassEntry, ...]:
+        """The classes of GPUs, then those of host cores."""
+        return (*self.classes, *self.hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,7 @@ class Parsed:
     storage: str | None = None
     scratch: int = 0
     data: tuple[str, ...] = ()
+    host: bool = False
 
     @property
     def unknown(self) -> tuple[tuple[int, int], ...]:
@@ -205,6 +213,7 @@ class Parsed:
             storage=self.storage,
             scratch=self.scratch,
             data=self.data,
+            host=self.host,
         )
         document.check()
         return document

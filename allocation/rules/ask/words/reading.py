@@ -132,7 +132,7 @@ class Reading:
             *self.names.tier_by_key,
             *(n for p in self.catalogue.projects for n in p),
         ]
-        known += [name for each in self.catalogue.classes for name in (each.slug, *each.aliases)]
+        known += [name for each in self.catalogue.every_class for name in (each.slug, *each.aliases)]
         return [each for each in get_close_matches(word, known, n=2, cutoff=_ALIKE) if each != word]
 
     def add_no_such(

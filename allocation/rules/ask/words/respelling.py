@@ -156,7 +156,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"auf (?:einem|demselben|dem selben|dem gleichen) (?:knoten|rechner|server)", "same node"),
     (r"(?:grafik)?karten?|stück", "gpus"),
     (r"scheiben?", "slice"),
-    (r"kernen?|kerne", "cores"),
+    (r"(?:cpu-|prozessor)?kerne?n?", "cores"),
     (r"arbeitsspeicher|hauptspeicher", "ram"),
     (r"mal", "times"),
     (r"(?:ich|wir) (?:brauchen?|möchten?|benötigen?)|(?:ich|wir) hätten? gerne?", "please"),

@@ -13,7 +13,7 @@ from allocation.queries.fleet.catalogue import ask_catalogue, ask_units, class_l
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, AskDocument
 from allocation.rules.ask.line.text import pin_words
-from allocation.services.bookings.checks.hosts import host_check, where_check
+from allocation.services.bookings.checks.hosts import host_check, host_settle, where_check
 from allocation.services.bookings.checks.quota import QuotaRequest, quota_check, tiers_read
 from allocation.services.bookings.checks.tiers import (
     TierUse,
@@ -80,6 +80,7 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
     tier = _tier_of(tiers, tier_slug)
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
+    ask = host_settle(ask)
     units = _units_of(ask)
     ask = pin_resolve(ask)
     _stop_check(use, ask.all_classes)

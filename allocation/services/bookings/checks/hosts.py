@@ -1,14 +1,14 @@
 """Zones, storage, host cores and memory that no nodes have: refused at once, with what they do have."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from django.db.models import Q
 
 from allocation.models import Zone
-from allocation.queries.fleet.catalogue import class_labels
+from allocation.queries.fleet.catalogue import class_gigabytes, class_labels, host_classes
 from allocation.rules.ask import AskDocument
 from allocation.services.record.refusals import refusal
 from allocation.services.snapshot.demands import solver_ask
@@ -25,6 +25,36 @@ from tenants.platform.errors import invalid
 
 ANYWHERE: dict[str, Any] = {"zones": [], "not_zones": [], "storage": None, "scratch": 0}
 """The fields of a request that name neither zones nor storage."""
+
+
+def host_settle(ask: AskDocument) -> AskDocument:
+    """Returns a request for host cores as it is placed: on one node, with the memory of so many cores.
+
+    Whether a request is for cores is decided by its classes.
+
+    Raises:
+        Refused: `cores_or_gpus` for GPUs and cores in one request, and `host_cores_only` for what cores
+            do not have.
+    """
+    hosts = [name for name in ask.all_classes if name in host_classes()]
+    if not hosts:
+        return replace(ask, host=False)
+    if ask.groups or len(hosts) < len(ask.classes):
+        others = [name for name in ask.all_classes if name not in hosts]
+        each = [{"gpu_class": name, "groups": []} for name in (*hosts, *others)] if ask.groups else []
+        remedies = each or [{"gpu_class": name} for name in ask.classes]
+        refused = invalid("cores_or_gpus", refusal_text("cores_or_gpus"), "request")
+        raise replace(refused, alternatives=remedies)
+    given = [name for name in ("cores", "profile", "share", "workload") if getattr(ask, name)]
+    if given:
+        refused = invalid("host_cores_only", refusal_text("host_cores_only", field=given[0]), "request")
+        # Who gives cores of a GPU means so many cores.
+        meant = {"count": ask.cores, "cores": 0} if ask.count == 1 and ask.cores else {"cores": 0}
+        raise replace(refused, alternatives=[meant | {"profile": None}])
+    # What a class has by core is the share of its node's memory that no other core is promised.
+    by_core = min((class_gigabytes().get(name, 1) for name in hosts), default=1)
+    together = replace(ask, together="node", required=True) if ask.together == "any" else ask
+    return replace(together, host=True, memory=ask.memory or max(1, by_core))
 
 
 def where_check(ask: AskDocument) -> None:

@@ -25,7 +25,7 @@ from allocation.services.snapshot.quota_rows import (
     tiers_of,
 )
 from allocation.words.refusals import refusal_text
-from solver import MIXED, Block, DatedGuarantee, Policy, Quota, Snapshot, Use
+from solver import MIXED, Block, DatedGuarantee, Policy, Quota, Snapshot, TierPart, Use
 from solver import Override as QuotaOverride
 from solver import Tier as SolverTier
 from tenants.models import Lab, Project, Tier
@@ -93,7 +93,8 @@ def _within_quota(asked: QuotaRequest, quota: Quota, guaranteed: Mapping[str, in
         problem = _closed(gpu_class) if gpu_class not in guaranteed else None
         block = quota.never(use, asked.seconds[gpu_class])
         if problem is None and block is not None:
-            problem = _quota_refusal(asked, use, block, guaranteed.get(gpu_class, 0))
+            part = quota.parts.kept_from(use) if quota.parts is not None else None
+            problem = _quota_refusal(asked, use, block, (guaranteed.get(gpu_class, 0), part))
         if problem is None:
             fits[gpu_class] = needed
         refused = refused or problem
@@ -148,6 +149,7 @@ def _own_quota(
         overrides=tuple(overrides),
         labs=inner.labs,
         persons=inner.persons,
+        tier_parts=inner.tier_parts,
     )
 
 
@@ -166,9 +168,12 @@ def _closed(gpu_class: str) -> Refused:
     )
 
 
-def _quota_refusal(needs: QuotaRequest, use: Use, block: Block, guaranteed: int) -> Refused | None:
-    """Returns the refusal of what can never be; None if only the lending of others decides."""
-    project, tier = needs.project, needs.tier
+def _quota_refusal(
+    needs: QuotaRequest, use: Use, block: Block, sure: tuple[int, TierPart | None]
+) -> Refused | None:
+    """Returns the refusal of what can never be; None if only the lending of others decides. `sure`: what the
+    organisation is guaranteed, and the part of it for other tiers."""
+    project, tier, (guaranteed, part) = needs.project, needs.tier, sure
     if block.kind == "limit" and block.owner not in (str(project.tenant_id), str(project.id)):
         return _inner_refusal(project, use, block)
     is_tenant = block.owner == str(project.tenant_id)
@@ -191,8 +196,9 @@ def _quota_refusal(needs: QuotaRequest, use: Use, block: Block, guaranteed: int)
         # Its admins can't give more than the organisation is guaranteed.
         owner = "tenant_admin" if use.units <= guaranteed else "operator"
         # A project may have all of it that other projects don't keep for themselves.
-        name = _("Your organisation") if block.most >= guaranteed else project.name
-        sentence = refusal_text(code, name=name, tier=tier.name, **numbers)
+        name = _("Your organisation") if block.most + _units(part) >= guaranteed else project.name
+        sentence = refusal_text(code, name=name, tier=tier.name, **numbers, **_facts_of(part))
+        numbers |= {"part": _units(part)} if part else {}
     elif block.kind == "hours":
         code = "gpu_hours"
         numbers |= {
@@ -216,6 +222,15 @@ def _quota_refusal(needs: QuotaRequest, use: Use, block: Block, guaranteed: int)
         if block.kind == "hours" and is_lab
         else _more_of(needs, use, block, is_operators=owner == "operator"),
     )
+
+
+def _units(part: TierPart | None) -> int:
+    return part.units if part else 0
+
+
+def _facts_of(part: TierPart | None) -> dict[str, Any]:
+    """Returns what a refusal says of the part of a guarantee that other tiers have."""
+    return {"part": part.units, "tiers": ", ".join(part.tiers)} if part else {}
 
 
 def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:

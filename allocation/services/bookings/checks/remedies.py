@@ -198,7 +198,9 @@ def _near(refusal: Refused, ask: AskDocument, tier: str) -> Iterator[Remedy]:
         for other in Tier.objects.exclude(slug=tier).order_by("-priority", "slug"):
             yield {"tier": other.slug, "name": other.name}
     if code in _OF_CLASS and not ask.groups:
-        for name in GpuClass.objects.exclude(slug__in=ask.classes).values_list("slug", flat=True):
+        kind = GpuClass.Kind.HOST if ask.host else GpuClass.Kind.GPU
+        others = GpuClass.objects.filter(kind=kind).exclude(slug__in=ask.classes)
+        for name in others.values_list("slug", flat=True):
             yield {"gpu_class": name}
 
 

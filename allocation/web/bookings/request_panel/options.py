@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.http import HttpRequest, QueryDict
 
 from allocation.models import Booking, PlannedStrength, Series, WaitMode
-from allocation.points import Advice
+from allocation.points import Advice, WorkRate
 from allocation.points.arrays import arrays
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue
@@ -98,7 +98,7 @@ def options_context(
         "blocking": quote.blocking,
         "waits": quote.waits,
         "asks_hook": quote.asks_hook,
-        "learnt": _learnt(quote, labels),
+        "learnt": _learnt(quote, labels, now),
         "diverted": quote.diverted,
         "advice": [_advice(each, quote.workload, actor, project) for each in quote.advice],
         "price_until": quote.expires,
@@ -125,16 +125,24 @@ def _advice(advice: Advice, workload: str, actor: Actor, project: Project) -> di
     }
 
 
-def _learnt(quote: Quote, labels: dict[str, str]) -> str:
+def _learnt(quote: Quote, labels: dict[str, str], now: datetime) -> str:
     """Returns what finished runs have shown of the lengths; empty where the operator's table counts."""
     shown = [(each.gpu_class, each.rate) for each in quote.lengths if each.rate is not None]
     if len(shown) < 2:
         return ""
     rates = ", ".join(
-        f"{rate.per_gpu_hour:,.4g} on {labels.get(name, name)} ({rate.runs} runs)" for name, rate in shown
+        f"{rate.per_gpu_hour:,.4g} on {labels.get(name, name)} ({_runs_words(rate, now)})"
+        for name, rate in shown
     )
     unit = shown[0][1].unit
     return f"Lengths by finished runs of this project, in {unit}s of a GPU in an hour: {rates}."
+
+
+def _runs_words(rate: WorkRate, now: datetime) -> str:
+    """Returns the runs behind a rate and their age, as `3 runs since a jump, the last 4 d ago`."""
+    series = {"driver": " since another driver", "jump": " since a jump"}.get(rate.began, "")
+    days = (now - rate.last).days
+    return f"{rate.runs} runs{series}" + (f", the last {days} d ago" if days else "")
 
 
 def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> dict[str, Any]:

@@ -57,6 +57,7 @@ from allocation.web.bookings.request_panel.request_form import (
     groups_line,
     groups_text,
     highlights_of,
+    host_fields,
     problem_shown,
     text_as_chosen,
     understood_words,
@@ -265,7 +266,8 @@ def _understood(
     if fields.is_edited:
         more = read(groups_line(fields)) if fields.groups else None
         there = read(where_line(fields)) if fields.where else None
-        ask = ask_of_fields(fields, parsed, more, there)
+        hosts = [entry.slug for entry in catalogue.hosts]
+        ask = host_fields(ask_of_fields(fields, parsed, more, there), parsed, hosts)
         today = now.astimezone(zone).date()
         says_end = bool(fields.often) and _keeps_window(ask, parsed)
         line = document_text(ask, zone, says_end=says_end)
@@ -280,7 +282,7 @@ def _understood(
         "said": parsed,
         "problems": [] if parsed.is_for_rules else [problem_shown(each) for each in parsed.problems],
         "missing": problem_shown(parsed.missing) if parsed.missing else None,
-        "catalogue": catalogue.classes,
+        "catalogue": catalogue.every_class,
         "workloads": catalogue.workloads,
         "zones": catalogue.zones,
         "pins": pin_choices(ask.classes if ask else parsed.classes),
@@ -297,7 +299,7 @@ def _understood(
         return found | wrong
     if ask is not None:
         found["ask"] = _soon(ask, now)
-        labels = {entry.slug: entry.label for entry in catalogue.classes}
+        labels = {entry.slug: entry.label for entry in catalogue.every_class}
         found["understood"] = understood_words(ask, parsed, labels)
     return found
 
@@ -355,6 +357,7 @@ def _shape(parsed: Parsed, ask: AskDocument | None) -> dict[str, Any]:
         "where": where_shown(ask or parsed),
         "data": " ".join((ask or parsed).data),
         "groups": groups_text((ask or parsed).groups),
+        "host": (ask or parsed).host,
     }
 
 

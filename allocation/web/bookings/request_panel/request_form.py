@@ -1,6 +1,6 @@
 """The form fields of the booking panel: reads them and highlights what the text says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from allocation.errors import AskError
@@ -158,6 +158,15 @@ def ask_of_fields(
         ask = replace(ask, together="any", required=False)
     ask.check()
     return ask
+
+
+def host_fields(ask: AskDocument, parsed: Parsed, hosts: Collection[str]) -> AskDocument:
+    """Returns the request of the fields, for cores of hosts if its class is one of these `hosts`: the
+    fields of GPUs mean nothing then. A text about cores says nothing of GPUs that were chosen after it."""
+    if not set(ask.classes) <= set(hosts):
+        return replace(ask, together="any", required=False, memory=0) if parsed.host else ask
+    plain = replace(ask, host=True, profile=None, share=None, cores=0, workload=None, groups=())
+    return replace(plain, together="node", required=True) if ask.count > 1 else plain
 
 
 def groups_line(fields: RequestFields) -> str:

@@ -1,0 +1,1 @@
+"""Cores of a host for work without a GPU: each is a device, kept apart by cgroups."""
