@@ -115,32 +115,51 @@ class BookingQuotas(BookingParts):
                 raise
 
     def _ensure(self, wanted: WantedBooking, *, begins: bool) -> None:
+        """The quota comes first: without one, pods of the class would have no limit."""
         view = self._cluster.view()
-        node = self._seen(view)
-        namespace = self._namespace(wanted, view)
-        part = self._part_ensure(wanted, view.parts.get(self._rank(wanted)), namespace, node)
+        node, old = self._seen(view), view.parts.get(self._rank(wanted))
+        if old is not None and wanted.names.isdisjoint(old.allocations):
+            raise RetryLater("its former run has not left")
+        part = self._part_of(wanted, self._namespace(wanted, view))
         hard = hard_of(((each, self._settings.resource_of(slot)) for each, slot in wanted.parts), node)
         self._quota_ensure(wanted, part, hard, begins=begins)
+        if old is None:
+            self._quota_known(part)
+        self._part_ensure(part, old, node)
         self._holders_ensure(part, node)
 
-    def _part_ensure(self, wanted: WantedBooking, part: Part | None, namespace: str, node: SeenNode) -> Part:
-        if part is not None and wanted.names.isdisjoint(part.allocations):
-            raise RetryLater("its former run has not left")
-        name, same = self._rank(wanted), (wanted.slots, set(wanted.names))
+    def _part_of(self, wanted: WantedBooking, namespace: str) -> Part:
+        return Part(
+            name=self._rank(wanted),
+            uid="",
+            queue=queue_name(wanted.first),
+            node=self._node,
+            places=wanted.slots,
+            allocations=tuple(sorted(wanted.names)),
+            run=str(wanted.first.starts),
+            is_ending=False,
+            namespace=namespace,
+        )
+
+    def _part_ensure(self, part: Part, old: Part | None, node: SeenNode) -> None:
         notes = {
-            names.NODE: self._node,
-            names.NAMESPACE: namespace,
+            names.NODE: part.node,
+            names.NAMESPACE: part.namespace,
             names.HOST: node.hostname,
-            names.PLACES: ",".join(map(str, wanted.slots)),
-            names.ALLOCATIONS: ",".join(sorted(wanted.names)),
-            names.RUN: str(wanted.first.starts),
+            names.PLACES: ",".join(map(str, part.places)),
+            names.ALLOCATIONS: ",".join(part.allocations),
+            names.RUN: part.run,
         }
-        if part is None:
-            self._cluster.create(RANKS, rank_body(name, queue_name(wanted.first), notes))
-            log.info("%s is made for %s", name, namespace)
-        elif (part.places, set(part.allocations)) != same:
-            self._cluster.patch(RANKS, name, {"metadata": {"annotations": notes}})
-        return self._part(wanted, self._cluster.view())
+        if old is None:
+            self._cluster.create(RANKS, rank_body(part.name, part.queue, notes))
+            log.info("%s is made for %s", part.name, part.namespace)
+        elif (part.places, set(part.allocations)) != (old.places, set(old.allocations)):
+            self._cluster.patch(RANKS, part.name, {"metadata": {"annotations": notes}})
+
+    def _quota_known(self, part: Part) -> None:
+        quota = self._quota_of(part, self._cluster.view())
+        if quota is None or not quota.is_known:
+            raise RetryLater("Kubernetes has not taken its quota yet")
 
     def _quota_ensure(
         self, wanted: WantedBooking, part: Part, hard: Mapping[str, str], *, begins: bool
@@ -201,9 +220,7 @@ class BookingQuotas(BookingParts):
         """Raises RetryLater until the quota is in force, and all devices are held or used."""
         view = self._cluster.view()
         part = self._part(wanted, view)
-        quota = self._quota_of(part, view)
-        if quota is None or not quota.is_known:
-            raise RetryLater("Kubernetes has not taken its quota yet")
+        self._quota_known(part)
         there = [*self.pods_of(part, view), *self._holders(part.name, view)]
         have = sum(sum(pod.uses.values()) for pod in there if pod.node)
         if have < len(part.places):
@@ -252,8 +269,9 @@ class BookingQuotas(BookingParts):
 
     def _rest_remove(self, view: View) -> None:
         """Quotas and pods that hold devices, whose booking has no part here: the agent was killed."""
+        begun = {*view.parts, *map(self._rank, self._wants.bookings.values())}
         for quota in view.quotas.values():
-            if quota.node == self._node and quota.part not in view.parts and not quota.is_ending:
+            if quota.node == self._node and quota.part not in begun and not quota.is_ending:
                 self._try(quota.name, partial(self._quota_delete, quota))
         for pod in view.pods_on(self._node):
             if self.is_holder(pod) and pod.holds not in view.parts and not pod.is_leaving:

@@ -56,7 +56,7 @@ class Admission:
             for other in self._store.all(api.PODS):
                 over = other.get("status", {}).get("phase") in ("Succeeded", "Failed")
                 if counts(quota, other) and not over:
-                    used.update(needs(other))  # type: ignore[arg-type]
+                    used.update(needs(other))
             asks = needs(pod)
             for key, most in quota["spec"]["hard"].items():
                 if key in ("requests.cpu", "requests.memory") and key not in asks:

@@ -1,5 +1,7 @@
 """The engine where the cluster has no Kueue: a booking is a quota, and pods that hold its devices."""
 
+import random
+
 import pytest
 
 import wire
@@ -63,10 +65,8 @@ def test_a_booking_is_a_quota_whose_devices_are_held_until_people_use_them(
     desk.book("BK-7", 0, 1)
     desk.await_ready("BK-7")
     hard = hard_of(server, "bk-7.n1")
-    assert (hard["requests.nvidia.com/gpu"], hard.keys()) == (
-        "2",
-        {"requests.nvidia.com/gpu", "requests.cpu", "requests.memory"},
-    )
+    assert hard["requests.nvidia.com/gpu"] == "2"
+    assert set(hard) == {"requests.nvidia.com/gpu", "requests.cpu", "requests.memory"}
     assert holders(server, "BK-7") == 2
     # A pod of others finds the free devices, and not the booked ones.
     site.namespace("others")
@@ -120,6 +120,7 @@ def test_a_notice_is_an_event_and_a_pause_ends_the_pods(desk: Desk, server: ApiS
     # It returns to the node: its Job, which is still there, makes its pod again.
     desk.book("BK-8", 2)
     seen(lambda: site.running(TEAM) == ["n1"])
+    # It never ran without a quota.
     assert PAUSE_AT not in notes_of(server, "bk-8.n1")
     desk.release("BK-8")
 
@@ -295,3 +296,34 @@ def test_a_lost_node_and_a_silent_server_are_never_empty(desk: Desk, server: Api
     server.back()
     seen(lambda: desk.states("BK-16") == {"empty"})
     seen(lambda: nothing_left(server))
+
+
+@pytest.mark.engines
+@pytest.mark.timeout(600)
+def test_an_engine_that_is_killed_again_and_again_loses_nothing(
+    desk: Desk, engine: EngineProcess, server: ApiServer, site: Site
+) -> None:
+    chance = random.Random(256)  # noqa: S311 (the same test each time)
+    for turn in range(8):
+        first, second = f"BK-{2 * turn}", f"BK-{2 * turn + 1}"
+        desk.book(first, 0, 1)
+        desk.book(second, 2)
+        engine.kill_after(chance.uniform(0, 1.5))
+        engine.start()
+        desk.await_ready(first)
+        desk.await_ready(second)
+        work(site, first.lower(), first)
+        work(site, second.lower(), second)
+        seen(lambda: site.running(TEAM) == ["n1", "n1"])
+        engine.kill_after(chance.uniform(0, 1.0))
+        engine.start()
+        seen(lambda first=first, second=second: (holders(server, first), holders(server, second)) == (1, 0))  # type: ignore[misc]
+        desk.change(first, state="release")
+        desk.change(second, state="release")
+        engine.kill_after(chance.uniform(0, 1.0))
+        engine.start()
+        desk.release(first)
+        desk.release(second)
+        assert site.running(TEAM) == []
+        seen(lambda: nothing_left(server))
+    assert all(not report.foreign for report in desk.portal.reports())
