@@ -26,6 +26,7 @@ class Controllers:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.is_kueue_up = True
+        self.counts_quotas = True
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.error: Exception | None = None
@@ -56,7 +57,8 @@ class Controllers:
             self._cluster_queues()
             self._local_queues()
             self._workloads()
-        self._quotas()
+        if self.counts_quotas:
+            self._quotas()
         self._jobs()
         self._schedule()
         self._kubelets()

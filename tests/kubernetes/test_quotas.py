@@ -6,8 +6,15 @@ import pytest
 
 import wire
 from agent.kubernetes import api
+from agent.kubernetes.api import Access, KubernetesApi
+from agent.kubernetes.cluster import KubernetesCluster, site_read
+from agent.kubernetes.gpu import KubernetesGpus
 from agent.kubernetes.names import ENDS, HOLDS, PAUSE_AT
-from tests.agent.builders import HOUR
+from agent.kubernetes.parts import PartSettings
+from agent.kubernetes.quotas import BookingQuotas
+from agent.plan.targets import GpuTarget, Task
+from agent.ports.gpu import RetryLater
+from tests.agent.builders import HOUR, a_whole
 from tests.agent.desk import Desk, now, seen
 from tests.agent.engine_process import EngineProcess
 from tests.kubernetes.admission import HOLDERS
@@ -296,6 +303,30 @@ def test_a_lost_node_and_a_silent_server_are_never_empty(desk: Desk, server: Api
     server.back()
     seen(lambda: desk.states("BK-16") == {"empty"})
     seen(lambda: nothing_left(server))
+
+
+def test_no_class_is_made_before_its_quota_is_in_force(server: ApiServer, controllers: Controllers) -> None:
+    controllers.counts_quotas = False
+    cluster = KubernetesCluster(KubernetesApi(Access(server.url)), has_kueue=False)
+    gpus = KubernetesGpus(cluster, "n1", site_read(cluster.api), {})
+    settings = PartSettings(node="n1", slot_of=gpus.slot, resource_of=gpus.resource)
+    gpus.queues = quotas = BookingQuotas(cluster, settings, namespace=HOLDERS, image="pause")
+    wanted = a_whole("a", booking="BK-1")
+
+    def try_allow() -> str:
+        task = Task(wanted, ending=False, given=False, emptied=False)
+        quotas.follow((GpuTarget(gpus.gpus[0], "whole", (task,)),), known=True)
+        try:
+            quotas.allow(wanted, gpus.gpus[0], ())
+        except RetryLater as later:
+            return str(later)
+        return ""
+
+    assert try_allow() == try_allow() == "Kubernetes has not taken its quota yet"
+    assert [each["metadata"]["name"] for each in server.store.all(api.RANKS)] == ["gpu-portal-holder"]
+    controllers.counts_quotas = True
+    seen(lambda: try_allow() == "")
+    cluster.stop()
 
 
 @pytest.mark.engines
