@@ -87,6 +87,11 @@ def _checked(
     if not all(_may_move(state, order, each) for each in moving):
         return None, (), MOVED
     found = Fit(demand, order.places, starts)
+    column = state.pools[order.gpu_class].column
+    if not all(
+        place.gpu in column for each in (found, *(each.rest for each in moving)) for place in each.places
+    ):
+        return None, (), TAKEN  # The model of a GPU is of another class by now.
     problem = _problem(state, request, found, moving)
     return (None, (), problem) if problem else (found, moving, "")
 

@@ -495,7 +495,6 @@ def test_lists_of_an_outsider_hold_nothing_of_helix(site: Site) -> None:
 
 
 def test_a_header_does_not_change_the_tenant(site: Site) -> None:
-    response = site.outsider.send(
-        "GET", "projects", headers={"X-Tenant": "helix", "X-HTTP-Method-Override": "POST"}
-    )
+    headers = {"X-Tenant": "helix", "X-HTTP-Method-Override": "POST"}
+    response = site.outsider.send("GET", "projects", headers=headers)
     assert [row["slug"] for row in said(response)["items"]] == ["climate"]

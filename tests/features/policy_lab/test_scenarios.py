@@ -31,7 +31,8 @@ from tests.features.policy_lab.test_play import a_site as a_played_site
 from tests.roles import as_role, as_system
 from tests.solver.builders import a_limit
 
-NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
+# Later than any day on which the tests run: prices of the site are valid from that day on.
+NOW = datetime(2096, 11, 30, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 

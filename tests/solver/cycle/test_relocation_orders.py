@@ -145,6 +145,12 @@ def out_of_service(site: Snapshot) -> Snapshot:
     return replace(site, gpus=tuple(replace(g, usable=g.id != "n1-1") for g in site.gpus))
 
 
+def of_another_class(site: Snapshot) -> Snapshot:
+    """The model of a GPU was given to another class."""
+    gpus = (replace(g, gpu_class="other") if g.id == "n1-1" else g for g in site.gpus)
+    return replace(site, gpus=tuple(gpus))
+
+
 def in_maintenance(site: Snapshot) -> Snapshot:
     return replace(site, blackouts=(Maintenance("n1-0", NOON + HOUR, NOON + 2 * HOUR),))
 
@@ -174,6 +180,7 @@ def extended(site: Snapshot) -> Snapshot:
         (taken, TAKEN),
         (promised, TAKEN),
         (out_of_service, TAKEN),
+        (of_another_class, TAKEN),
         (in_maintenance, TAKEN),
         (limited, LIMIT),
         (without_deadline_met, TOO_LATE),
