@@ -19,7 +19,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         choices=("device", "slurm", "kubernetes"),
         default=default("GPU_AGENT_ENGINE", "device"),
         help="device: the agent gives the GPUs of this node; slurm: Slurm gives those of many nodes, a job"
-        " for each booking; kubernetes: Kubernetes with Kueue, a queue for each booking",
+        " for each booking; kubernetes: Kubernetes, a queue of Kueue or a quota for each booking",
     )
     parser.add_argument(
         "--nodes",
@@ -148,6 +148,25 @@ def kubernetes_options(parser: argparse.ArgumentParser, environment: Mapping[str
         default=default("GPU_AGENT_KUBERNETES_API"),
         metavar="URL",
         help="with kubernetes: the API server (default: that of the pod in which the engine runs)",
+    )
+    parser.add_argument(
+        "--kubernetes-bookings",
+        choices=("auto", "queue", "quota"),
+        default=default("GPU_AGENT_KUBERNETES_BOOKINGS", "auto"),
+        help="with kubernetes: what a booking is, a queue of Kueue, or a quota and pods that hold its devices"
+        " (default: a queue where Kueue is served)",
+    )
+    parser.add_argument(
+        "--kubernetes-holders",
+        default=default("GPU_AGENT_KUBERNETES_HOLDERS", "gpu-agents"),
+        metavar="NAMESPACE",
+        help="with kubernetes, without Kueue: of the pods that hold devices (default: gpu-agents)",
+    )
+    parser.add_argument(
+        "--kubernetes-holder-image",
+        default=default("GPU_AGENT_KUBERNETES_HOLDER_IMAGE", "registry.k8s.io/pause:3.10"),
+        metavar="IMAGE",
+        help="with kubernetes, without Kueue: what these pods run; it does nothing",
     )
     for name, what in (("token", "signs in with the token"), ("ca", "trusts the certificates")):
         parser.add_argument(

@@ -27,7 +27,7 @@ from agent.host.machine import (
 from agent.host.network import Network, network_find
 from agent.host.open_files import AMD_FILE, HostOpenFiles, OpenFiles
 from agent.host.other_owners import OtherSchedulers
-from agent.kubernetes.queues import BookingQueues
+from agent.kubernetes.parts import BookingParts
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.timeout_wrapper import TimeoutDeviceNodes, driver_open
 from agent.nvml.watch import NvmlWatch, process_user
@@ -57,7 +57,7 @@ from agent.state.store import Store
 
 log = logging.getLogger(__name__)
 
-EngineJobs = BookingJobs | BookingQueues
+EngineJobs = BookingJobs | BookingParts
 """The jobs of bookings, or what stands for them, by the kind of scheduler."""
 
 

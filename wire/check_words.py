@@ -16,7 +16,9 @@ CHECK_TEXTS = {
         "install NVIDIA's device plugin, with the strategy mixed for MIG, so that nodes offer "
         "nvidia.com/gpu or nvidia.com/mig-…"
     ),
-    "fix_kubernetes_kueue": gettext_noop("install Kueue, with v1beta1 of its API served"),
+    "fix_kubernetes_kueue": gettext_noop(
+        "install Kueue, with v1beta1 of its API served, or the Helm chart with kueue=false"
+    ),
     "fix_kubernetes_namespaces": gettext_noop(
         "label one namespace for each organisation (%(tenant)s=SLUG), or project (%(project)s=SLUG, too)"
     ),
@@ -227,6 +229,8 @@ CHECK_TEXTS = {
     "kubernetes_namespaces_twice": gettext_noop("several namespaces are labelled for %(projects)s"),
     "kubernetes_nodes": gettext_noop("%(nodes)s; not ready or closed: %(closed)s"),
     "kubernetes_nodes_missing": gettext_noop("not found: %(nodes)s"),
+    "kubernetes_plain": gettext_noop("bookings are quotas, and pods hold their devices"),
+    "kubernetes_plain_missing": gettext_noop("bookings can't be quotas without %(missing)s"),
     "kubernetes_products": gettext_noop("%(products)s"),
     "kubernetes_rights": gettext_noop("all are granted"),
     "kubernetes_rights_missing": gettext_noop("not granted: %(missing)s"),

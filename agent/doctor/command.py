@@ -23,7 +23,7 @@ from agent.doctor.amd import amd_checks
 from agent.doctor.checks import Check, Finding, Said, State, said
 from agent.doctor.driver import ExaminedDriver, driver_checks, driver_load, list_checks
 from agent.doctor.host import HostOptions, core_checks, host_checks
-from agent.doctor.kubernetes import kubernetes_checks, pod_checks
+from agent.doctor.kubernetes import Asked, kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.engine_options import (
     amd_option,
@@ -88,7 +88,8 @@ def _checks(
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
         nodes = [name for name in options.nodes.split(",") if name]
-        return [*pod_checks(asked), *kubernetes_checks(api, nodes, options.gpu_models)]
+        own = Asked(nodes, options.gpu_models, options.kubernetes_bookings, options.kubernetes_holders)
+        return [*pod_checks(asked), *kubernetes_checks(api, own)]
     if options.host_cores:
         return [*host_checks(asked), *core_checks(options.host_cores, options.host_memory)]
     return [*host_checks(asked), *of_driver()]

@@ -1,22 +1,28 @@
 """The checks of `doctor --engine kubernetes`: what a cluster must have for the portal to use it."""
 
+import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from agent.doctor.checks import Check, Finding, found, said
 from agent.doctor.host import HostOptions, host_checks
 from agent.kubernetes.api import (
     EVERYWHERE,
+    EVERYWHERE_PLAIN,
     IN_PROJECTS,
+    IN_PROJECTS_PLAIN,
     KUEUE,
     NAMESPACES,
     NODES,
+    OF_HOLDERS,
     REVIEWS,
     ApiError,
     KubernetesApi,
     Resource,
+    Rights,
 )
+from agent.kubernetes.cluster import plain_missing
 from agent.kubernetes.gpu import product_of
 from agent.kubernetes.names import NODE, PROJECT, TENANT
 from agent.kubernetes.objects import SeenNamespace, SeenNode, namespace_read, node_read
@@ -30,12 +36,20 @@ def pod_checks(options: HostOptions) -> list[Check]:
     return [check for check in host_checks(options) if check.name in _OF_PODS]
 
 
-def kubernetes_checks(
-    api: KubernetesApi, nodes: Sequence[str], models: dict[str, tuple[str, int]]
-) -> list[Check]:
-    """Returns the checks; `nodes` are those to be served, empty: those with the label. `models` are
-    the products that the options name."""
-    site = _Site(api, nodes, models)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """`nodes` are those to be served, empty: those with the label. `models` are the products that the
+    options name. `kind` is what a booking is to be; `holders` the namespace of pods that hold devices."""
+
+    nodes: Sequence[str]
+    models: dict[str, tuple[str, int]]
+    kind: str
+    holders: str
+
+
+def kubernetes_checks(api: KubernetesApi, asked: Asked) -> list[Check]:
+    """Returns the checks."""
+    site = _Site(api, asked)
     looks: list[tuple[str, Callable[[], Finding]]] = [
         ("Kubernetes", site.answers),
         ("rights in Kubernetes", site.rights),
@@ -52,10 +66,25 @@ def kubernetes_checks(
 class _Site:
     """What the API server says, asked once."""
 
-    def __init__(self, api: KubernetesApi, nodes: Sequence[str], models: dict[str, tuple[str, int]]) -> None:
+    def __init__(self, api: KubernetesApi, asked: Asked) -> None:
         self._api = api
-        self._asked = nodes
-        self._models = models
+        self._asked = asked.nodes
+        self._models = asked.models
+        self._kind = asked.kind
+        self._holders = asked.holders
+
+    @functools.cached_property
+    def _has_kueue(self) -> bool:
+        """Whether bookings are queues."""
+        return self._kind == "queue" or (self._kind == "auto" and self._api.served(KUEUE))
+
+    def _rights(self) -> Iterator[tuple[str, Rights]]:
+        """Yields what is needed, by namespace."""
+        yield "", EVERYWHERE if self._has_kueue else EVERYWHERE_PLAIN
+        for each in self._projects:
+            yield each, IN_PROJECTS if self._has_kueue else IN_PROJECTS_PLAIN
+        if not self._has_kueue:
+            yield self._holders, OF_HOLDERS
 
     @functools.cached_property
     def _nodes(self) -> dict[str, SeenNode]:
@@ -76,7 +105,7 @@ class _Site:
     def rights(self) -> Finding:
         missing = [
             f"{verb} {resource.plural}{f' in {namespace}' if namespace else ''}"
-            for namespace, rights in (("", EVERYWHERE), *((each, IN_PROJECTS) for each in self._projects))
+            for namespace, rights in self._rights()
             for resource, verbs in rights
             for verb in verbs
             if not self._may(verb, resource, namespace)
@@ -100,6 +129,11 @@ class _Site:
         return {each.name: each for each in rows}
 
     def kueue(self) -> Finding:
+        if not self._has_kueue:
+            missing = plain_missing(self._api)
+            seen = said("kubernetes_plain_missing", missing=", ".join(missing))
+            seen = seen if missing else said("kubernetes_plain")
+            return found(good=not missing, seen=seen, do=said("fix_kubernetes_kueue"), otherwise="fail")
         good = self._api.served(KUEUE)
         seen = said("kubernetes_kueue" if good else "kubernetes_kueue_none", api=KUEUE.removeprefix("/apis/"))
         return found(good=good, seen=seen, do=said("fix_kubernetes_kueue"), otherwise="fail")

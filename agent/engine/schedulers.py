@@ -12,7 +12,9 @@ from agent.kubernetes.cluster import KubernetesCluster, served_nodes
 from agent.kubernetes.cluster import site_read as kubernetes_read
 from agent.kubernetes.gpu import KubernetesGpus, KubernetesPrograms, KubernetesWatch
 from agent.kubernetes.names import NODE
-from agent.kubernetes.queues import BookingQueues, QueueSettings
+from agent.kubernetes.parts import BookingParts, PartSettings
+from agent.kubernetes.queues import BookingQueues
+from agent.kubernetes.quotas import BookingQuotas
 from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.host_cores import CoreTopology
 from agent.ports.places import NoDeviceNodes
@@ -98,8 +100,8 @@ class Kubernetes:
         """Raises OSError, ValueError."""
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
-        self._site = kubernetes_read(api)
-        self._cluster = KubernetesCluster(api)
+        self._site = kubernetes_read(api, options.kubernetes_bookings)
+        self._cluster = KubernetesCluster(api, has_kueue=self._site.has_kueue)
 
     def nodes(self) -> list[str]:
         found = served_nodes(self._cluster.view(), NODE)
@@ -111,9 +113,9 @@ class Kubernetes:
         cluster = self._cluster
         gpus = KubernetesGpus(cluster, options.name, self._site, options.gpu_models)
 
-        def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingQueues:
-            settings = QueueSettings(node=options.name, slot_of=gpus.slot, resource_of=gpus.resource)
-            gpus.queues = BookingQueues(cluster, settings)
+        def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingParts:
+            settings = PartSettings(node=options.name, slot_of=gpus.slot, resource_of=gpus.resource)
+            gpus.queues = self._bookings(settings, options)
             return gpus.queues
 
         node = cluster.view().nodes[options.name]
@@ -121,16 +123,25 @@ class Kubernetes:
             host_read(options.name, inspect=False),
             cores=int(node.host.get("cpu", 0)),
             memory_mb=int(node.host.get("memory", 0)) >> 20,
-            limits_note="Kueue counts what pods request; one without limits may use more",
-            engine="kubernetes",
+            limits_note="Kubernetes counts what pods request; one without limits may use more",
+            engine="kubernetes" if self._site.has_kueue else "quota",
         )
         programs = KubernetesPrograms(cluster, gpus)
         found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)
         # Pods run as nobody's account.
         return dataclasses.replace(found, account_of=lambda member: member)
 
+    def _bookings(self, settings: PartSettings, options: argparse.Namespace) -> BookingParts:
+        if self._site.has_kueue:
+            return BookingQueues(self._cluster, settings)
+        own = {"namespace": options.kubernetes_holders, "image": options.kubernetes_holder_image}
+        return BookingQuotas(self._cluster, settings, **own)
+
     def doctor(self, options: argparse.Namespace) -> list[str]:
-        words = {name: getattr(options, f"kubernetes_{name}") for name in ("api", "token", "ca")}
+        words = {
+            name: getattr(options, f"kubernetes_{name}")
+            for name in ("api", "token", "ca", "bookings", "holders")
+        }
         models = ",".join(f"{kind}={name}:{mib}" for kind, (name, mib) in options.gpu_models.items())
         access = [f"--kubernetes-{name}={value}" for name, value in words.items() if value]
         return [*access, f"--gpu-models={models}"]

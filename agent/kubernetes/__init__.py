@@ -1,1 +1,1 @@
-"""Kubernetes with Kueue as the engine of nodes: each started booking is a queue with its quota."""
+"""Kubernetes as the engine of nodes: each started booking is a queue of Kueue, or without it a quota."""

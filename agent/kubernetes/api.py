@@ -78,6 +78,13 @@ FLAVORS = Resource(KUEUE, "resourceflavors", "ResourceFlavor")
 CLUSTER_QUEUES = Resource(KUEUE, "clusterqueues", "ClusterQueue")
 LOCAL_QUEUES = Resource(KUEUE, "localqueues", "LocalQueue", namespaced=True)
 WORKLOADS = Resource(KUEUE, "workloads", "Workload", namespaced=True)
+RANKS = Resource("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
+QUOTAS = Resource("/api/v1", "resourcequotas", "ResourceQuota", namespaced=True)
+POLICIES = Resource(
+    "/apis/admissionregistration.k8s.io/v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+)
 REVIEWS = Resource("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
@@ -100,6 +107,22 @@ IN_PROJECTS: Rights = (
 )
 """What the engine needs to be allowed, as its ClusterRoles in deploy/helm say: these in the namespaces of
 projects only."""
+
+EVERYWHERE_PLAIN: Rights = (
+    (NODES, ("list", "watch")),
+    (NAMESPACES, ("get", "list", "watch")),
+    (PODS, ("list", "watch")),
+    (QUOTAS, ("list", "watch")),
+    (RANKS, ("create", "delete", "get", "list", "patch", "watch")),
+    (POLICIES, ("get",)),
+)
+IN_PROJECTS_PLAIN: Rights = (
+    (PODS, ("delete",)),
+    (EVENTS, ("create",)),
+    (QUOTAS, ("create", "delete", "patch")),
+)
+OF_HOLDERS: Rights = ((PODS, ("create", "delete")),)
+"""The same without Kueue, with a namespace of its own for the pods that hold devices."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

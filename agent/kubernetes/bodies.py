@@ -6,10 +6,24 @@ from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
 
 from agent.kubernetes import names
-from agent.kubernetes.api import LOCAL_QUEUES, Object
-from agent.kubernetes.names import QueueNames
-from agent.kubernetes.objects import HOST, HOSTNAME, NAMESPACE_NAME, SeenLocal, SeenNode, quantity
+from agent.kubernetes.api import Object, Resource
+from agent.kubernetes.objects import (
+    HOST,
+    HOSTNAME,
+    NAMESPACE_NAME,
+    Part,
+    SeenLocal,
+    SeenNode,
+    SeenPod,
+    SeenQuota,
+    quantity,
+)
 from wire import DesiredAllocation, Notice
+from wire.kubernetes_names import QueueNames
+
+RANK = 1_000_000
+"""Value of the PriorityClass of bookings. That of the pods which hold devices is less, and that of pods
+without a class is 0."""
 
 Quotas = Mapping[str, str]
 """The quantity of each resource."""
@@ -95,22 +109,82 @@ def local_body(found: QueueNames, notes: Mapping[str, str]) -> Object:
     }
 
 
-def event_body(local: SeenLocal, notice: Notice) -> Object:
+def hard_of(parts: Iterable[tuple[DesiredAllocation, str]], node: SeenNode) -> dict[str, str]:
+    """Returns what the pods of a booking may request where it is no queue. A quota that is for one
+    PriorityClass can't count the local disk."""
+    found = quotas_of(parts, node)
+    return {f"requests.{name}": count for name, count in found.items() if name != "ephemeral-storage"}
+
+
+def rank_body(name: str, booking: str, notes: Mapping[str, str]) -> Object:
+    """Returns the PriorityClass of a booking's part."""
+    return {
+        "metadata": {"name": name, "labels": {names.BOOKING: booking}, "annotations": dict(notes)},
+        "value": RANK,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "description": f"Pods of the booking {booking}, in {notes[names.NAMESPACE]} on {notes[names.NODE]}.",
+    }
+
+
+def quota_body(name: str, part: Part, hard: Mapping[str, str], notes: Mapping[str, str]) -> Object:
+    """Returns the ResourceQuota of a booking's part."""
+    only = {"scopeName": "PriorityClass", "operator": "In", "values": [part.name]}
+    labels = {names.BOOKING: part.queue, names.HOLDS: part.name}
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": dict(notes)},
+        "spec": {"hard": dict(hard), "scopeSelector": {"matchExpressions": [only]}},
+    }
+
+
+def holder_body(name: str, part: str, node: SeenNode, resource: str, image: str) -> Object:
+    """Returns the pod that keeps one device taken."""
+    uses = {resource: "1"}
+    small = {"cpu": "1m", "memory": "8Mi"}
+    return {
+        "metadata": {"name": name, "labels": {names.HOLDS: part}},
+        "spec": {
+            "priorityClassName": names.HOLDER,
+            "nodeSelector": {HOSTNAME: node.hostname},
+            "tolerations": [{"key": names.NODE, "operator": "Exists", "effect": "NoSchedule"}],
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "holder",
+                    "image": image,
+                    "resources": {"requests": {**small, **uses}, "limits": {**small, **uses}},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def event_body(kind: Resource, about: SeenLocal | SeenPod | SeenQuota, notice: Notice) -> Object:
     """Returns the Event of a notice. Its name is of the notice, so each notice has one."""
     digest = hashlib.sha256(notice.id.encode()).hexdigest()[:16]
     since = moment(notice.told)
     return {
-        "metadata": {"name": f"{local.name}.{digest}", "namespace": local.namespace},
+        "metadata": {"name": f"{about.name}.{digest}", "namespace": about.namespace},
         "involvedObject": {
-            "apiVersion": LOCAL_QUEUES.version,
-            "kind": LOCAL_QUEUES.kind,
-            "namespace": local.namespace,
-            "name": local.name,
-            "uid": local.uid,
+            "apiVersion": kind.version,
+            "kind": kind.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
         },
         "type": "Normal",
         "reason": "PauseAnnounced",
-        "message": f"The booking of this queue is paused at {moment(notice.at)}: save what runs in it.",
+        "message": f"The booking is paused at {moment(notice.at)}: save what runs in it.",
         "source": {"component": "gpu-agent"},
         "reportingComponent": "gpu-agent",
         "firstTimestamp": since,

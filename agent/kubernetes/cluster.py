@@ -17,13 +17,17 @@ from agent.kubernetes.api import (
     NAMESPACES,
     NODES,
     PODS,
+    POLICIES,
+    QUOTAS,
+    RANKS,
     WORKLOADS,
+    ApiError,
     KubernetesApi,
     Object,
     Resource,
 )
 from agent.kubernetes.mirror import Key, Mirror
-from agent.kubernetes.names import BOOKING, PROJECT, TENANT
+from agent.kubernetes.names import BOOKING, HOLDER, POLICY, PROJECT, TENANT
 from agent.kubernetes.objects import (
     Part,
     SeenLocal,
@@ -31,6 +35,7 @@ from agent.kubernetes.objects import (
     SeenNode,
     SeenPod,
     SeenQueue,
+    SeenQuota,
     SeenWorkload,
 )
 from agent.ports.gpu import GpuError
@@ -47,7 +52,8 @@ FIRST_WAIT_S = 10.0
 class View:
     """Kubernetes at one moment, by name, or by namespace and name. `pods` are those that use GPUs or
     are a booking's, and not over; `parts` are what bookings have on nodes. `numbers` has for each of
-    both, by its `uid`, what stands for it where programs have a process id."""
+    both, by its `uid`, what stands for it where programs have a process id. Without Kueue there are
+    `quotas`, and no queues and workloads."""
 
     nodes: Mapping[str, SeenNode]
     pods: Mapping[Key, SeenPod]
@@ -57,6 +63,7 @@ class View:
     locals: Mapping[Key, SeenLocal]
     workloads: Mapping[Key, SeenWorkload]
     numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    quotas: Mapping[Key, SeenQuota] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def _pods_by_node(self) -> dict[str, list[SeenPod]]:
@@ -64,7 +71,7 @@ class View:
         hosts = {node.hostname: node.name for node in self.nodes.values()}
         for pod in self.pods.values():
             # One that a booking's flavor has sent to a node is on its way there.
-            where = pod.node or (hosts.get(pod.aims, "") if pod.booking else "")
+            where = pod.node or (hosts.get(pod.aims, "") if pod.is_marked else "")
             found.setdefault(where, []).append(pod)
         return found
 
@@ -127,8 +134,11 @@ EMPTY = View({}, {}, {}, {}, {}, {}, {})
 class KubernetesCluster:
     """Shared by the agents of all nodes, which are threads. `steady` never jumps."""
 
-    def __init__(self, api: KubernetesApi, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, api: KubernetesApi, steady: Callable[[], float] = time.monotonic, *, has_kueue: bool = True
+    ) -> None:
         self.api = api
+        self.has_kueue = has_kueue
         self.last = EMPTY
         """The last view, however old it is."""
         self._steady = steady
@@ -140,15 +150,26 @@ class KubernetesCluster:
             NODES: self._mirror(NODES, objects.node_read),
             PODS: self._mirror(PODS, _pod_kept),
             NAMESPACES: self._mirror(NAMESPACES, objects.namespace_read, labelSelector=TENANT),
-            FLAVORS: self._mirror(FLAVORS, _part_kept, labelSelector=BOOKING),
-            CLUSTER_QUEUES: self._mirror(CLUSTER_QUEUES, objects.queue_read, labelSelector=BOOKING),
-            LOCAL_QUEUES: self._mirror(LOCAL_QUEUES, objects.local_read, labelSelector=BOOKING),
-            WORKLOADS: self._mirror(WORKLOADS, objects.workload_read),
+            **(self._queues() if has_kueue else self._quotas()),
         }
         for mirror in self._mirrors.values():
             mirror.start()
         with self._news:
             self._news.wait_for(lambda: self._refusal() is None, timeout=FIRST_WAIT_S)
+
+    def _queues(self) -> dict[Resource, Mirror[Any]]:
+        return {
+            FLAVORS: self._mirror(FLAVORS, _part_kept, labelSelector=BOOKING),
+            CLUSTER_QUEUES: self._mirror(CLUSTER_QUEUES, objects.queue_read, labelSelector=BOOKING),
+            LOCAL_QUEUES: self._mirror(LOCAL_QUEUES, objects.local_read, labelSelector=BOOKING),
+            WORKLOADS: self._mirror(WORKLOADS, objects.workload_read),
+        }
+
+    def _quotas(self) -> dict[Resource, Mirror[Any]]:
+        return {
+            RANKS: self._mirror(RANKS, _part_kept, labelSelector=BOOKING),
+            QUOTAS: self._mirror(QUOTAS, _quota_kept, labelSelector=BOOKING),
+        }
 
     def _mirror(self, resource: Resource, read: Callable[[Object], Any], **query: str) -> Mirror[Any]:
         return Mirror(self.api, resource, read, self._news, self._steady, **query)
@@ -178,12 +199,12 @@ class KubernetesCluster:
 
     def _copied(self) -> View:
         def of(resource: Resource) -> dict[Key, Any]:
-            return dict(self._mirrors[resource].items)
+            return dict(self._mirrors[resource].items) if resource in self._mirrors else {}
 
         def named(resource: Resource) -> dict[str, Any]:
-            return {name: each for (_, name), each in self._mirrors[resource].items.items()}
+            return {name: each for (_, name), each in of(resource).items()}
 
-        pods, parts = of(PODS), named(FLAVORS)
+        pods, parts = of(PODS), named(FLAVORS if self.has_kueue else RANKS)
         known = self._numbers
         uids = [each.uid for each in (*pods.values(), *parts.values())]
         self._numbers = {uid: known[uid] if uid in known else next(self._count) for uid in uids}
@@ -196,6 +217,7 @@ class KubernetesCluster:
             of(LOCAL_QUEUES),
             of(WORKLOADS),
             self._numbers,
+            of(QUOTAS),
         )
 
     def _refusal(self) -> str | None:
@@ -219,7 +241,7 @@ class KubernetesCluster:
         there, _ = self.api.listed(PODS, fieldSelector=f"spec.nodeName={node.name}")
         coming = [pod for pod in map(_pod_kept, waiting) if pod is not None and pod.aims == node.hostname]
         placed = [pod for pod in map(_pod_kept, there) if pod is not None]
-        return [pod for pod in (*coming, *placed) if pod.booking]
+        return [pod for pod in (*coming, *placed) if pod.is_marked]
 
     def create(self, resource: Resource, body: Object, namespace: str = "") -> None:
         """Raises ApiError."""
@@ -236,7 +258,7 @@ class KubernetesCluster:
 
 def _pod_kept(data: Object) -> SeenPod | None:
     pod = objects.pod_read(data)
-    return pod if (pod.uses or pod.booking) and not pod.is_over else None
+    return pod if (pod.uses or pod.is_marked) and not pod.is_over else None
 
 
 def _part_kept(data: Object) -> Part | None:
@@ -247,20 +269,46 @@ def _part_kept(data: Object) -> Part | None:
         return None
 
 
+def _quota_kept(data: Object) -> SeenQuota | None:
+    try:
+        return objects.quota_read(data)
+    except LookupError:
+        return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubernetesSite:
     """What does not change while the engine runs. `id` is that of the cluster."""
 
     id: str
     version: str
+    has_kueue: bool = True
 
 
-def site_read(api: KubernetesApi) -> KubernetesSite:
-    """Raises OSError, also where Kueue is not installed."""
-    if not api.served(KUEUE):
+def site_read(api: KubernetesApi, kind: str = "auto") -> KubernetesSite:
+    """`kind` is what a booking is: a `queue`, or a `quota`; `auto`: a queue where Kueue is served. Raises
+    OSError where that can't be."""
+    has_kueue = kind != "quota" and api.served(KUEUE)
+    if kind == "queue" and not has_kueue:
         raise OSError("the cluster has no Kueue (kueue.x-k8s.io/v1beta1)")
+    missing = [] if has_kueue else plain_missing(api)
+    if missing:
+        raise OSError(f"without Kueue the cluster needs {' and '.join(missing)}, which the chart makes")
     system = api.get(NAMESPACES, "kube-system")
-    return KubernetesSite(str(system["metadata"]["uid"]), f"Kubernetes {api.version()}")
+    return KubernetesSite(str(system["metadata"]["uid"]), f"Kubernetes {api.version()}", has_kueue)
+
+
+def plain_missing(api: KubernetesApi) -> list[str]:
+    """Returns what the site has to make before bookings are quotas. Raises ApiError."""
+    found = []
+    for resource, name in ((RANKS, HOLDER), (POLICIES, POLICY)):
+        try:
+            api.get(resource, name)
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            found.append(f"the {resource.kind} {name}")
+    return found
 
 
 def served_nodes(view: View, label: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from agent.kubernetes.cluster import EMPTY, KubernetesCluster, KubernetesSite, View
 from agent.kubernetes.names import NODE
 from agent.kubernetes.objects import Part, SeenNode, SeenPod
-from agent.kubernetes.queues import BookingQueues
+from agent.kubernetes.parts import BookingParts
 from agent.ports.gpu import GpuError, Reading, Truth
 from agent.ports.places import PlacesPort, PlacesWatch, model_of, partners_refusal, reading_of
 from agent.ports.programs import ProcessOwner
@@ -36,7 +36,7 @@ class KubernetesGpus(PlacesPort):
         self._name = node
         self._site = site
         self._models = models
-        self.queues: BookingQueues | None = None
+        self.queues: BookingParts | None = None
         self._resources: tuple[str, ...] = ()
         self._slots: dict[str, int] = {}
         self._number(self._node(cluster.view()))
@@ -110,7 +110,7 @@ class KubernetesGpus(PlacesPort):
             processes=len(there),
             holders=tuple(holder_text(number, view) for number in there),
             unready=self._unready(slot, view),
-            withheld=self._withheld(node, slot),
+            withheld=self._withheld(node, slot, view),
         )
 
     def _unready(self, slot: int, view: View) -> str | None:
@@ -120,7 +120,7 @@ class KubernetesGpus(PlacesPort):
             self.queues.partners(slot, view), self.queues.leaving, self._takers(view).keys()
         )
 
-    def _withheld(self, node: SeenNode, slot: int) -> str | None:
+    def _withheld(self, node: SeenNode, slot: int, view: View) -> str | None:
         if node.closure is not None:
             return node.closure
         if NODE not in node.labels:
@@ -130,7 +130,7 @@ class KubernetesGpus(PlacesPort):
         sick = node.capacity[resource] - node.usable.get(resource, 0)
         if sick > 0 and slot in all_of_it[-sick:]:
             return f"{node.name} says that {sick} of its {len(all_of_it)} {resource} are unhealthy"
-        return None
+        return None if self.queues is None else self.queues.withheld(view)
 
     def _on(self, slot: int, view: View) -> tuple[int, ...]:
         mine = self.queues.on(slot, view) if self.queues is not None else ()
@@ -163,7 +163,7 @@ class KubernetesGpus(PlacesPort):
             if self.queues is not None:
                 ours |= {pod.uid: part.queue for pod in self.queues.pods_of(part, view)}
         found: dict[str, list[SeenPod]] = {}
-        there = (pod for pod in view.pods_on(self._name) if pod.node)
+        there = (pod for pod in view.pods_on(self._name) if pod.node and not self._is_holder(pod))
         for pod in sorted(there, key=lambda each: each.uid):
             quota = left.get(ours.get(pod.uid, ""), {})
             for name, count in pod.uses.items():
@@ -171,6 +171,9 @@ class KubernetesGpus(PlacesPort):
                 quota[name] = quota.get(name, 0) - own
                 found.setdefault(name, []).extend([pod] * (count - own))
         return found
+
+    def _is_holder(self, pod: SeenPod) -> bool:
+        return self.queues is not None and self.queues.is_holder(pod)
 
     def pids(self, gpu: str, instance: int | None) -> tuple[int, ...]:
         return self._on(self.slot(gpu), self._cluster.view())

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.kubernetes import names
 from agent.kubernetes.api import Object
+from wire.kubernetes_names import RANKS
 
 HOSTNAME = "kubernetes.io/hostname"
 _GPU = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb(\.[a-z0-9.]+)?)")
@@ -38,7 +39,9 @@ class SeenNode:
 @dataclasses.dataclass(frozen=True, slots=True)
 class SeenPod:
     """`booking` is the ClusterQueue whose quota it was admitted in, by the toleration of its flavor;
-    `aims` the host name that it asks for. `uses` counts GPUs by resource."""
+    `aims` the host name that it asks for. `uses` counts GPUs by resource. `rank` is its PriorityClass,
+    `holds` the part of a booking whose devices it keeps taken. `refusal` says why it has no node;
+    `is_chosen`: others end for it on its node."""
 
     uid: str
     namespace: str
@@ -49,6 +52,16 @@ class SeenPod:
     uses: Mapping[str, int]
     is_over: bool
     is_leaving: bool
+    rank: str = ""
+    priority: int = 0
+    holds: str = ""
+    refusal: str = ""
+    is_chosen: bool = False
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it says that it is a booking's, or keeps a booking's devices."""
+        return bool(self.booking or self.holds) or self.rank.startswith(RANKS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,8 +96,9 @@ class SeenLocal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A ResourceFlavor of ours: what one booking has on one node, by the index of the places there. All
-    parts of a `run` begin together; after a pause or a loss it is another one."""
+    """A ResourceFlavor of ours, or without Kueue a PriorityClass: what one booking has on one node, by the
+    index of the places there. All parts of a `run` begin together; after a pause or a loss it is another
+    one. Without Kueue `namespace` is where people work."""
 
     name: str
     uid: str
@@ -94,6 +108,36 @@ class Part:
     allocations: tuple[str, ...]
     run: str
     is_ending: bool
+    namespace: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenQuota:
+    """A ResourceQuota of ours. `part` is the PriorityClass that it is for; `hard` what its pods may
+    request, `known` what the API server says of that. `annotations` are those that the engine writes."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    part: str
+    node: str
+    hard: Mapping[str, str]
+    known: Mapping[str, str]
+    annotations: Mapping[str, str]
+    is_ending: bool
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it admits no pod."""
+        return quantity(self.hard.get("pods", "1")) == 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the API server has taken it in."""
+        return {key: quantity(value) for key, value in self.hard.items()} == {
+            key: quantity(value) for key, value in self.known.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +202,16 @@ def pod_read(data: Object) -> SeenPod:
         uses=_requests(spec),
         is_over=status.get("phase") in ("Succeeded", "Failed"),
         is_leaving="deletionTimestamp" in meta,
+        rank=spec.get("priorityClassName", ""),
+        priority=spec.get("priority", 0),
+        holds=meta.get("labels", {}).get(names.HOLDS, "") if _is_holder(spec) else "",
+        refusal=_condition(status, "PodScheduled").get("message", ""),
+        is_chosen="nominatedNodeName" in status,
     )
+
+
+def _is_holder(spec: Object) -> bool:
+    return bool(spec.get("priorityClassName") == names.HOLDER)
 
 
 def _marked(tolerations: Iterable[Object]) -> str:
@@ -226,6 +279,24 @@ def part_read(data: Object) -> Part:
         places=tuple(int(each) for each in notes[names.PLACES].split(",")),
         allocations=tuple(notes[names.ALLOCATIONS].split(",")),
         run=notes[names.RUN],
+        is_ending="deletionTimestamp" in meta,
+        namespace=notes.get(names.NAMESPACE, ""),
+    )
+
+
+def quota_read(data: Object) -> SeenQuota:
+    meta = data["metadata"]
+    notes = meta.get("annotations", {})
+    return SeenQuota(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        part=meta["labels"][names.HOLDS],
+        node=notes.get(names.NODE, ""),
+        hard=data.get("spec", {}).get("hard", {}),
+        known=data.get("status", {}).get("hard", {}),
+        annotations={key: notes[key] for key in (names.ENDS, names.PAUSE, names.PAUSE_AT) if key in notes},
         is_ending="deletionTimestamp" in meta,
     )
 

@@ -1,17 +1,13 @@
 """The queues of bookings on one node: a LocalQueue in the project's namespace, whose ClusterQueue has
 the booked quota of each node in a flavor of its own.
 
-A flavor is the record of what a booking has on a node. It is made before the queue admits anything
-there, and removed only when no pod is left there, so whenever the agent is killed it finds in the
-cluster what it has begun. The agents of several nodes of a booking share its queue: each changes its
-own flavor's quota, and only if nobody else was first.
+A flavor is the record of what a booking has on a node. The agents of several nodes of a booking share
+its queue: each changes its own flavor's quota, and only if nobody else was first.
 """
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from agent.kubernetes import names
@@ -20,7 +16,6 @@ from agent.kubernetes.api import (
     EVENTS,
     FLAVORS,
     LOCAL_QUEUES,
-    PODS,
     WORKLOADS,
     ApiError,
     Object,
@@ -37,8 +32,8 @@ from agent.kubernetes.bodies import (
     quotas_of,
     resource_groups,
 )
-from agent.kubernetes.cluster import KubernetesCluster, View
-from agent.kubernetes.names import QueueNames, flavor_name, queue_names_of
+from agent.kubernetes.cluster import View
+from agent.kubernetes.names import flavor_name, queue_names_of
 from agent.kubernetes.objects import (
     Part,
     SeenLocal,
@@ -46,137 +41,30 @@ from agent.kubernetes.objects import (
     SeenPod,
     SeenQueue,
 )
-from agent.plan.bookings import NodeWants, WantedBooking, wants_of
-from agent.plan.targets import GpuTarget
-from agent.ports.gpu import GpuError, RetryLater
-from wire import DesiredAllocation, Notice
+from agent.kubernetes.parts import BookingParts, queue_name
+from agent.plan.bookings import WantedBooking
+from agent.ports.gpu import RetryLater
+from wire import Notice
+from wire.kubernetes_names import QueueNames
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 1
-"""What a pod gets after the grace of its booking. Not 0: the API server would forget such a pod before
-its kubelet has ended it, and the device would only seem to be empty."""
 
+class BookingQueues(BookingParts):
+    """The parts of queues of Kueue."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """One node. `slot_of` gives the index of a place by its UUID, `resource_of` the resource of a place
-    (it raises GpuError where there is none). `now` is in Unix seconds."""
+    def withheld(self, view: View) -> str | None:
+        return None
 
-    node: str
-    slot_of: Callable[[str], int]
-    resource_of: Callable[[int], str]
-    now: Callable[[], float] = time.time
+    def _place_of(self, wanted: WantedBooking, view: View) -> str:
+        queue = view.queues.get(queue_name(wanted.first))
+        return "" if queue is None else queue.namespace
 
-
-@dataclass(slots=True)
-class _Turn:
-    """What came of one turn."""
-
-    problems: list[str] = field(default_factory=list)
-    waits: bool = False
-
-
-class BookingQueues:
-    """See agent.node.Jobs and agent.ports.handover.HandoverGuard."""
-
-    def __init__(self, cluster: KubernetesCluster, settings: QueueSettings) -> None:
-        self._cluster = cluster
-        self._node = settings.node
-        self._settings = settings
-        self._wants = NodeWants()
-        self._over: dict[str, str] = {}
-        self._turn = _Turn()
-
-    # What there is.
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a queue may become active, or empty, at any moment."""
-        return self._turn.waits
-
-    @property
-    def leaving(self) -> frozenset[int]:
-        """Returns the places whose last booking has not left."""
-        return self._wants.leaving
-
-    def parts(self, view: View) -> list[Part]:
-        """Returns what bookings have on this node."""
-        return [each for each in view.parts.values() if each.node == self._node and view.is_open(each)]
-
-    def on(self, slot: int, view: View) -> tuple[int, ...]:
-        """Returns the numbers of the part of a booking that has a place, and of its pods."""
-        mine = [each for each in self.parts(view) if slot in each.places]
-        uids = [uid for each in mine for uid in self.uids_of(each, view)]
-        return tuple(view.numbers[uid] for uid in uids)
-
-    def pods_of(self, part: Part, view: View) -> list[SeenPod]:
-        """Returns the pods of a booking on this node. Those of another namespace are not its own,
-        whatever they say."""
-        return self._mine(part, view, view.pods_on(self._node))
-
-    def _mine(self, part: Part, view: View, pods: Iterable[SeenPod]) -> list[SeenPod]:
+    def _owned(self, part: Part, view: View, pods: Iterable[SeenPod]) -> list[SeenPod]:
+        """Those of another namespace are not its own, whatever they say."""
         queue = view.queues.get(part.queue)
         there = (pod for pod in pods if pod.booking == part.queue)
         return [pod for pod in there if queue is None or pod.namespace == queue.namespace]
-
-    def uids_of(self, part: Part, view: View) -> list[str]:
-        """Returns what counts as the programs of a part: itself, and its pods."""
-        return [part.uid, *(pod.uid for pod in self.pods_of(part, view))]
-
-    def partners(self, slot: int, view: View) -> frozenset[int]:
-        """Returns the other places of a booking that is to begin here and has not."""
-        have = {name for each in self.parts(view) for name in each.allocations}
-        return self._wants.partners(slot, lambda booking: booking.first.id in have)
-
-    def together(self, allocations: Iterable[str]) -> set[str]:
-        """Returns these allocations and the others of their queues."""
-        return self._wants.together(allocations)
-
-    def numbers(self) -> dict[str, int]:
-        """Returns nothing: a queue has a name and no number."""
-        return {}
-
-    def ended(self) -> dict[str, str]:
-        """Returns the allocations whose queue can't be there any more although their booking runs, and
-        why."""
-        return self._over
-
-    # Following.
-
-    def follow(self, targets: Iterable[GpuTarget], *, known: bool) -> list[str]:
-        """Takes in what is to run; returns problems. Unless a document is `known` nothing is
-        removed."""
-        self._wants = wants_of(targets, self._settings.slot_of, _queue_name)
-        self._turn = turn = _Turn()
-        try:
-            view = self._cluster.view()
-            self._over = dict(self._lost(view))
-            for wanted in self._wants.bookings.values():
-                if wanted.given and wanted.first.id not in self._over:
-                    self._try(wanted.first.booking, partial(self._running_follow, wanted))
-            if known:
-                for part in self.parts(view):
-                    self._try(part.queue, partial(self._part_leaves, part))
-                for queue in view.queues.values():
-                    self._try(queue.name, partial(self._kept_remove, queue))
-        except GpuError as error:
-            turn.problems.append(str(error))
-        return turn.problems
-
-    def _try(self, what: str, change: Callable[[], None]) -> None:
-        try:
-            change()
-        except RetryLater:
-            self._turn.waits = True
-        except ApiError as error:
-            if error.is_conflict:
-                # Somebody else was first; what is there now is seen in the next turn.
-                self._turn.waits = True
-            else:
-                self._turn.problems.append(f"{what}: {error}")
-        except OSError as error:
-            self._turn.problems.append(f"{what}: {error}")
 
     def _running_follow(self, wanted: WantedBooking) -> None:
         self._ensure(wanted, begins=False)
@@ -193,7 +81,7 @@ class BookingQueues:
         is_new = local.annotations.get(names.PAUSE, "") != wanted
         if notice is not None and is_new:
             with _unless(lambda error: error.is_conflict):
-                self._cluster.create(EVENTS, event_body(local, notice), local.namespace)
+                self._cluster.create(EVENTS, event_body(LOCAL_QUEUES, local, notice), local.namespace)
         for each in view.workloads.values():
             mine = (each.namespace, each.local) == (local.namespace, local.name)
             if mine and not each.is_over and each.pause != wanted:
@@ -201,49 +89,6 @@ class BookingQueues:
                     self._cluster.patch(WORKLOADS, each.name, change, each.namespace)
         if is_new:
             self._cluster.patch(LOCAL_QUEUES, local.name, change, local.namespace)
-
-    def _lost(self, view: View) -> Iterator[tuple[str, str]]:
-        """Yields the allocations that run and can't continue: their namespace has gone, or a part of the
-        booking has to leave, with which all of it is drained."""
-        ending = {each.id for each in self._wants.ending}
-        drained = [each for each in self.parts(view) if ending.intersection(each.allocations)]
-        for wanted in self._wants.bookings.values():
-            name = queue_names_of(wanted.first).queue
-            why = None
-            queue = view.queues.get(name)
-            if wanted.given and queue is not None and view.is_ending(queue.namespace):
-                why = f"the namespace {queue.namespace} was deleted"
-            if any(wanted.names.intersection(each.allocations) for each in drained):
-                why = f"{name} was drained as a whole"
-            if why is not None:
-                yield from ((each, why) for each in wanted.names)
-
-    # Handing over.
-
-    def allow(self, allocation: DesiredAllocation, device: str, cores: tuple[int, ...]) -> None:
-        """Has the queue of the booking admit work on its places. Raises RetryLater until it does,
-        OSError if Kubernetes refuses it, and GpuError if that can't change."""
-        if allocation.share is not None:
-            raise GpuError("unsupported", "Kubernetes hands out whole GPUs and slices here")
-        if allocation.id in self._over:
-            raise GpuError("invalid", self._over[allocation.id])
-        wanted = self._wants.bookings.get(_queue_name(allocation))
-        if wanted is None or allocation.id not in wanted.names:
-            raise RetryLater("its other devices are not known yet")
-        try:
-            self._ensure(wanted, begins=True)
-            self._active(wanted)
-        except RetryLater:
-            self._turn.waits = True
-            raise
-        except ApiError as error:
-            self._turn.waits = True
-            if not error.is_conflict:
-                raise
-            raise RetryLater(f"Kubernetes has another state: {error}") from error
-
-    def disallow(self, booking: str, allocation: str) -> None:
-        """Does nothing: the queue is a program on the device, and ends as programs do."""
 
     def _ensure(self, wanted: WantedBooking, *, begins: bool) -> None:
         """Makes what is missing of a booking's objects. Only one that `begins` opens a held queue: its
@@ -276,24 +121,6 @@ class BookingQueues:
             raise RetryLater("its former run is being drained")
         if any(each.flavors.intersection(lost) for each in view.workloads.values()):
             raise RetryLater("its former run is being drained")
-
-    def _namespace(self, wanted: WantedBooking, view: View) -> str:
-        """Returns where the booking's queue is, or is to be: people's work stays with it while the
-        namespace is their organisation's. Raises OSError."""
-        queue = view.queues.get(queue_names_of(wanted.first).queue)
-        there = None if queue is None else view.namespaces.get(queue.namespace)
-        if there is not None and there.tenant == wanted.first.tenant:
-            return there.name
-        found = view.namespace_of(wanted.first)
-        if queue is not None:
-            raise OSError(f"{queue.name} is a queue of the namespace {queue.namespace}, not of {found}")
-        return found
-
-    def _seen(self, view: View) -> SeenNode:
-        node = view.nodes.get(self._node)
-        if node is None:
-            raise GpuError("lost", f"Kubernetes knows no node {self._node}")
-        return node
 
     def _part_ensure(self, wanted: WantedBooking, part: Part | None, queue: str, node: SeenNode) -> None:
         places = ",".join(map(str, wanted.slots))
@@ -362,32 +189,6 @@ class BookingQueues:
 
     # Ending.
 
-    def end(self, slot: int, *, force: bool, only: Iterable[int] | None = None) -> None:
-        """Holds and drains the queue of the booking on a place (`only` of these numbers); `force`
-        deletes its pods here. Raises GpuError."""
-        wanted = None if only is None else set(only)
-        view = self._cluster.view()
-        try:
-            for part in self.parts(view):
-                if slot in part.places and (wanted is None or view.numbers[part.uid] in wanted):
-                    self._held(part, view)
-                    if force:
-                        self._pods_delete(self.pods_of(part, view), GRACE_S)
-        except OSError as error:
-            if isinstance(error, ApiError) and error.is_conflict:
-                return
-            raise GpuError("driver", str(error)) from error
-
-    def pod_end(self, pod: SeenPod, *, force: bool) -> None:
-        """Deletes one pod. Raises ApiError."""
-        self._pods_delete([pod], GRACE_S if force else None)
-
-    def _pods_delete(self, pods: Iterable[SeenPod], grace_s: int | None) -> None:
-        for pod in pods:
-            if grace_s is None and pod.is_leaving:
-                continue
-            self._cluster.api.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_s=grace_s)
-
     def _held(self, part: Part, view: View) -> bool:
         """Has the queue of a part admit nothing more and evict what runs; returns whether it was so."""
         queue = view.queues.get(part.queue)
@@ -402,9 +203,8 @@ class BookingQueues:
 
     def _part_leaves(self, part: Part) -> None:
         """Removes a part that no booking wants, once nothing of it is left on the node."""
-        wanted = self._wants.bookings.get(part.queue)
-        ending = [each for each in self._wants.ending if each.id in part.allocations]
-        if not ending and wanted is not None and wanted.names.intersection(part.allocations):
+        ending = self._leaving_of(part)
+        if not ending and self._is_running(part):
             return
         self._turn.waits = True
         view = self._cluster.view()
@@ -415,7 +215,7 @@ class BookingQueues:
             # No record has them: they were begun before the agent lost its state.
             self._pods_delete(pods, None)
         admitted = [each for each in view.workloads.values() if part.name in each.flavors]
-        if admitted or pods or self._mine(part, view, self._cluster.pods_now(self._seen(view))):
+        if admitted or pods or self._owned(part, view, self._cluster.pods_now(self._seen(view))):
             return
         self._entry_remove(part, view, pauses=any(each.notice is not None for each in ending))
         self._cluster.api.delete(FLAVORS, part.name, uid=part.uid)
@@ -432,6 +232,10 @@ class BookingQueues:
             self._queue_patch(queue, {"resourceGroups": resource_groups(rest) or None}, notes)
         else:
             self._queue_remove(queue, view)
+
+    def _rest_remove(self, view: View) -> None:
+        for queue in view.queues.values():
+            self._try(queue.name, partial(self._kept_remove, queue))
 
     def _kept_remove(self, queue: SeenQueue) -> None:
         """Removes the queue of a paused booking in which nothing waits any more, and one that was left
@@ -460,10 +264,6 @@ def _unless(expected: Callable[[ApiError], bool]) -> Iterator[None]:
     except ApiError as error:
         if not expected(error):
             raise
-
-
-def _queue_name(allocation: DesiredAllocation) -> str:
-    return queue_names_of(allocation).queue
 
 
 def _usable(queue: SeenQueue, view: View, flavor: str, run: str) -> tuple[dict[str, Quotas], list[str]]:

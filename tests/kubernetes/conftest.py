@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.kubernetes.api import EVERYWHERE, IN_PROJECTS
+from agent.kubernetes.api import EVERYWHERE, EVERYWHERE_PLAIN, IN_PROJECTS, IN_PROJECTS_PLAIN, OF_HOLDERS
 from tests.agent.desk import Desk, seen
 from tests.agent.engine_process import EngineProcess
 from tests.agent.portal_fixture import portal
 from tests.agent.processes import Portal
+from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.server import ENGINE_TOKEN, ApiServer
 from tests.kubernetes.site import Site
@@ -20,9 +21,11 @@ TEAM = "biology-llm"
 """The namespace of the organisation of the tests."""
 
 
-def granted() -> set[tuple[str, str, str]]:
+def granted(*, has_kueue: bool) -> set[tuple[str, str, str]]:
     """Returns the rights of the engine: verb, group and resource."""
     rights = (*EVERYWHERE, *IN_PROJECTS)
+    if not has_kueue:
+        rights = (*EVERYWHERE_PLAIN, *IN_PROJECTS_PLAIN, *OF_HOLDERS)
     return {(verb, each.group, each.plural) for each, verbs in rights for verb in verbs}
 
 
@@ -32,13 +35,15 @@ def server() -> Iterator[ApiServer]:
     found = ApiServer()
     site = Site(found.store)
     site.namespace("kube-system")
+    site.namespace(HOLDERS)
     site.namespace(TEAM, tenant="biology")
     site.node("n1", gpu=4, mig_1g_10gb=7)
     site.node("n2", gpu=4)
     yield found
     found.stop()
     assert found.store.problems == []
-    assert found.asked <= granted()
+    assert found.asked <= granted(has_kueue=found.has_kueue)
+    assert {each for each in found.writes if each.startswith("create pods")} <= {f"create pods {HOLDERS}/"}
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 """What runs next to an API server, as far as the tests need it: Kueue, the Job controller, the scheduler
 and kubelets. Each pass does what the objects ask for; a thread makes one after every change."""
 
+import contextlib
 import copy
 import threading
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from agent.kubernetes import api
 from agent.kubernetes.api import Object
 from agent.kubernetes.objects import gpus_of, quantity
-from tests.kubernetes.store import JOBS, Store, seconds_since
+from tests.kubernetes.store import JOBS, Refusal, Store, seconds_since
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -24,6 +26,7 @@ class Controllers:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.is_kueue_up = True
+        self.counts_quotas = True
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.error: Exception | None = None
@@ -54,6 +57,8 @@ class Controllers:
             self._cluster_queues()
             self._local_queues()
             self._workloads()
+        if self.counts_quotas:
+            self._quotas()
         self._jobs()
         self._schedule()
         self._kubelets()
@@ -204,7 +209,13 @@ class Controllers:
                 admission=None,
             )
 
-    # Jobs, the scheduler, kubelets.
+    # Quotas, jobs, the scheduler, kubelets.
+
+    def _quotas(self) -> None:
+        for quota in self.store.all(api.QUOTAS):
+            name, namespace = _place(quota)
+            change = {"hard": dict.fromkeys(quota.get("status", {}).get("hard", ())) | quota["spec"]["hard"]}
+            self.store.patch(api.QUOTAS, name, {"status": change}, namespace)
 
     def _jobs(self) -> None:
         for job in self.store.all(JOBS):
@@ -244,34 +255,67 @@ class Controllers:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]}
         for _ in range(job["spec"].get("parallelism", 1) - len(pods)):
             made = {"generateName": f"{name}-", "ownerReferences": [owner], "labels": meta.get("labels", {})}
-            self.store.create(api.PODS, {"metadata": made, "spec": spec}, namespace)
+            with contextlib.suppress(Refusal):  # It tries again.
+                self.store.create(api.PODS, {"metadata": made, "spec": spec}, namespace)
 
     def _schedule(self) -> None:
-        pods = self.store.all(api.PODS)
-        for pod in pods:
-            if "nodeName" in pod["spec"] or "deletionTimestamp" in pod["metadata"]:
-                continue
-            for node in self.store.all(api.NODES):
-                if self._takes(node, pod):
-                    name, namespace = _place(pod)
-                    bound = {"nodeName": node["metadata"]["name"]}
-                    change = {"spec": bound, "status": {"phase": "Running"}}
-                    self.store.patch(api.PODS, name, change, namespace)
-                    break
+        waiting = [each for each in self.store.all(api.PODS) if "nodeName" not in each["spec"]]
+        for pod in sorted(waiting, key=lambda each: -_priority(each)):
+            if "deletionTimestamp" not in pod["metadata"]:
+                self._place_find(pod)
 
-    def _takes(self, node: Object, pod: Object) -> bool:
-        labels, name = node["metadata"]["labels"], node["metadata"]["name"]
+    def _place_find(self, pod: Object) -> None:
+        name, namespace = _place(pod)
+        nodes = [node for node in self.store.all(api.NODES) if self._suits(node, pod)]
+        for node in nodes:
+            if self._fits(node, pod):
+                bound = {"nodeName": node["metadata"]["name"]}
+                status = {"phase": "Running", "conditions": None, "nominatedNodeName": None}
+                self.store.patch(api.PODS, name, {"spec": bound, "status": status}, namespace)
+                return
+        chosen = next((node for node in nodes if self._preempts(node, pod)), None)
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        said["message"] = f"0/{len(nodes)} nodes have what it requests"
+        change: Object = {"phase": "Pending", "conditions": [said]}
+        if chosen is not None:
+            change["nominatedNodeName"] = chosen["metadata"]["name"]
+        self.store.patch(api.PODS, name, {"status": change}, namespace)
+
+    def _preempts(self, node: Object, pod: Object) -> bool:
+        """Ends pods of less priority if that makes room: those with most of it are kept first."""
+        if pod["spec"].get("preemptionPolicy") == "Never":
+            return False
+        there = [each for each in self.store.all(api.PODS) if _is_on(each, node) and not is_over(each)]
+        less = sorted((each for each in there if _priority(each) < _priority(pod)), key=_importance)
+        gone = {each["metadata"]["uid"] for each in less}
+        if not gone or not self._fits(node, pod, gone):
+            return False
+        for each in less:
+            if self._fits(node, pod, gone - {each["metadata"]["uid"]}):
+                gone.discard(each["metadata"]["uid"])
+        for each in less:
+            if each["metadata"]["uid"] in gone and "deletionTimestamp" not in each["metadata"]:
+                self.store.delete(api.PODS, *_place(each), {})
+        return True
+
+    def _suits(self, node: Object, pod: Object) -> bool:
+        labels = node["metadata"]["labels"]
         selector = pod["spec"].get("nodeSelector", {})
         if node["spec"].get("unschedulable") or not _is(node, "Ready"):
             return False
         if any(labels.get(key) != value for key, value in selector.items()):
             return False
         tolerated = {each["key"] for each in pod["spec"].get("tolerations", ())}
-        if any(each["key"] not in tolerated for each in node["spec"].get("taints", ())):
-            return False
+        return all(each["key"] in tolerated for each in node["spec"].get("taints", ()))
+
+    def _fits(self, node: Object, pod: Object, gone: Collection[str] = ()) -> bool:
+        """Whether a node has room, without pods that are `gone`, and with those that were promised it."""
         used: Counter[str] = Counter()
         for other in self.store.all(api.PODS):
-            if other["spec"].get("nodeName") == name and not is_over(other):
+            meta, promised = other["metadata"], other.get("status", {}).get("nominatedNodeName")
+            comes = promised == node["metadata"]["name"] and _priority(other) >= _priority(pod)
+            counts = _is_on(other, node) or ("nodeName" not in other["spec"] and comes)
+            if counts and not is_over(other) and meta["uid"] not in {*gone, pod["metadata"]["uid"]}:
                 used.update(_gpus(other))
         room = gpus_of(node["status"]["allocatable"])
         return all(count <= room.get(kind, 0) - used[kind] for kind, count in _gpus(pod).items())
@@ -285,6 +329,19 @@ class Controllers:
             stubborn = STUBBORN in meta.get("labels", {})
             if node is None or not stubborn or seconds_since(meta["deletionTimestamp"]) >= 0:
                 self.store.remove(api.PODS, *_place(pod))
+
+
+def _priority(pod: Object) -> int:
+    return int(pod["spec"].get("priority", 0))
+
+
+def _importance(pod: Object) -> tuple[int, int]:
+    """Sorts those first that are ended last."""
+    return -_priority(pod), int(pod["metadata"]["resourceVersion"])
+
+
+def _is_on(pod: Object, node: Object) -> bool:
+    return bool(pod["spec"].get("nodeName") == node["metadata"]["name"])
 
 
 def _needs(spec: Object) -> dict[str, Any]:

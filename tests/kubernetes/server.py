@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from agent.kubernetes import api
 from agent.kubernetes.api import Object, Resource
+from tests.kubernetes.admission import Admission
 from tests.kubernetes.store import RESOURCES, Refusal, Store
 
 VERSION = "v1.32.4"
@@ -43,6 +44,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.store = Store()
+        self.store.admit = Admission(self.store).admit
         self.asked: set[tuple[str, str, str]] = set()
         self.denied: set[tuple[str, str, str]] = set()
         self.writes: list[str] = []

@@ -2,8 +2,10 @@
 
 from agent.kubernetes import api
 from agent.kubernetes.api import Object
-from agent.kubernetes.names import BOOKING
+from agent.kubernetes.bodies import RANK
+from agent.kubernetes.names import BOOKING, HOLDER, NAMESPACE, POLICY
 from agent.kubernetes.objects import HOSTNAME
+from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.controllers import QUEUE, STUBBORN, is_over
 from tests.kubernetes.store import JOBS, Store
 
@@ -63,12 +65,18 @@ class Site:
         count: int = 1,
         parallelism: int = 1,
         stubborn: bool = False,
+        rank: str = "",
+        node: str = "",
     ) -> None:
-        """Submits a Job to a queue, or outside of all queues."""
-        template = {
+        """Submits a Job to a queue, or outside of all queues, with a PriorityClass and for a node."""
+        template: Object = {
             "metadata": {"labels": {STUBBORN: ""} if stubborn else {}},
             "spec": {"restartPolicy": "Never", "containers": [_container(resource, count)]},
         }
+        if rank:
+            template["spec"]["priorityClassName"] = rank
+        if node:
+            template["spec"]["nodeSelector"] = {HOSTNAME: node}
         spec = {"suspend": bool(queue), "parallelism": parallelism, "template": template}
         labels = {QUEUE: queue} if queue else {}
         body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
@@ -91,6 +99,13 @@ class Site:
             spec["tolerations"] = [{"key": BOOKING, "operator": "Equal", "value": marked}]
         body = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running"}}
         self.store.create(api.PODS, body, namespace)
+
+    def plain(self) -> None:
+        """What the chart makes where there is no Kueue."""
+        meta = {"name": HOLDER, "labels": {BOOKING: "none"}, "annotations": {NAMESPACE: HOLDERS}}
+        self.store.create(api.RANKS, {"metadata": meta, "value": RANK - 1, "preemptionPolicy": "Never"})
+        body = {"metadata": {"name": POLICY}, "spec": {"policyName": POLICY, "validationActions": ["Deny"]}}
+        self.store.create(api.POLICIES, body)
 
     def running(self, namespace: str) -> list[str]:
         """Returns the nodes of the pods in a namespace that run."""

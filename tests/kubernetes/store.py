@@ -4,7 +4,7 @@ import copy
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ JOBS = Resource("/apis/batch/v1", "jobs", "Job", namespaced=True)
 RESOURCES = (
     *(api.NODES, api.PODS, api.NAMESPACES, api.EVENTS, JOBS),
     *(api.FLAVORS, api.CLUSTER_QUEUES, api.LOCAL_QUEUES, api.WORKLOADS),
+    *(api.RANKS, api.QUOTAS, api.POLICIES),
 )
 Key = tuple[str, str]
 
@@ -57,6 +58,8 @@ class Store:
         self.kinds = {each: Kind(each) for each in RESOURCES}
         self.problems: list[str] = []
         """What the schemas refused."""
+        self.admit: Callable[[Resource, Object], None] = lambda resource, data: None
+        """Raises Refusal for an object that may not be made."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
         with self.news:
@@ -86,6 +89,7 @@ class Store:
             key = (meta.get("namespace", ""), meta["name"])
             if key in self.kinds[resource].objects:
                 raise Refusal(409, "AlreadyExists", f'{resource.plural} "{meta["name"]}" already exists')
+            self.admit(resource, data)
             meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": _moment(), "generation": 1}
             if resource is api.NAMESPACES:
                 meta["labels"] = {**meta.get("labels", {}), "kubernetes.io/metadata.name": meta["name"]}

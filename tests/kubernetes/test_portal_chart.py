@@ -76,6 +76,8 @@ def test_helm_makes_objects_that_a_cluster_takes() -> None:
     """Valid by the published schemas of Kubernetes, strictly."""
     engine = {"image": "x", "portal": GIVEN["publicUrl"], "projectNamespaces": ["a", "b"], "token": "t"}
     assert rendered(HELM / "gpu-agent-kubernetes", engine)
+    plain = rendered(HELM / "gpu-agent-kubernetes", {**engine, "kueue": False})
+    assert {"PriorityClass", "ValidatingAdmissionPolicy"} <= {each["kind"] for each in plain}
     objects = rendered(CHART, {**GIVEN, "ingress": {"tlsSecret": "tls", "className": "nginx"}})
     kinds = [each["kind"] for each in objects]
     assert kinds.count("Deployment") == kinds.count("PodDisruptionBudget") == len(PROGRAMS)

@@ -9,7 +9,8 @@ from agent.kubernetes import api
 from agent.kubernetes.api import Access, KubernetesApi
 from agent.kubernetes.cluster import KubernetesCluster, site_read
 from agent.kubernetes.gpu import KubernetesGpus
-from agent.kubernetes.queues import BookingQueues, QueueSettings
+from agent.kubernetes.parts import PartSettings
+from agent.kubernetes.queues import BookingQueues
 from agent.plan.targets import GpuTarget, Task
 from agent.ports.gpu import GpuError, RetryLater
 from tests.agent.builders import NOW, a_whole
@@ -27,7 +28,7 @@ class OneNode:
     def __init__(self, server: ApiServer, name: str, cluster: KubernetesCluster | None = None) -> None:
         self.cluster = cluster or KubernetesCluster(KubernetesApi(Access(server.url)))
         self.gpus = KubernetesGpus(self.cluster, name, site_read(self.cluster.api), {})
-        settings = QueueSettings(node=name, slot_of=self.gpus.slot, resource_of=self.gpus.resource)
+        settings = PartSettings(node=name, slot_of=self.gpus.slot, resource_of=self.gpus.resource)
         self.queues = self.gpus.queues = BookingQueues(self.cluster, settings)
 
     def follow(self, *wanted: tuple[int, DesiredAllocation], ending: bool = False) -> list[str]:

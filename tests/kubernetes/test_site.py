@@ -12,8 +12,19 @@ import pytest
 import yaml
 
 from agent import __main__ as agent
-from agent.kubernetes import api
-from agent.kubernetes.api import EVERYWHERE, IN_PROJECTS, Rights
+from agent.kubernetes import api, names
+from agent.kubernetes.api import (
+    EVERYWHERE,
+    EVERYWHERE_PLAIN,
+    IN_PROJECTS,
+    IN_PROJECTS_PLAIN,
+    OF_HOLDERS,
+    Access,
+    KubernetesApi,
+    Rights,
+)
+from agent.kubernetes.bodies import RANK
+from agent.kubernetes.cluster import site_read
 from tests.agent.builders import a_whole
 from tests.agent.desk import seen
 from tests.kubernetes.conftest import TEAM
@@ -44,8 +55,8 @@ def test_doctor_says_what_the_cluster_lacks(
 ) -> None:
     found = examined(server, tmp_path, capsys)
     own = ("Kubernetes", "rights in Kubernetes", "Kueue", "nodes of Kubernetes", "GPUs of Kubernetes")
-    names = (*own, "products of GPUs", "namespaces of projects")
-    assert {name: found[name]["state"] for name in names} == dict.fromkeys(names, "ok")
+    all_of = (*own, "products of GPUs", "namespaces of projects")
+    assert {name: found[name]["state"] for name in all_of} == dict.fromkeys(all_of, "ok")
     assert found["GPUs of Kubernetes"]["seen"] == (
         "n1: 4 nvidia.com/gpu + 7 nvidia.com/mig-1g.10gb; n2: 4 nvidia.com/gpu"
     )
@@ -54,8 +65,8 @@ def test_doctor_says_what_the_cluster_lacks(
     server.has_kueue = False
     site.namespace("twice", tenant="biology")
     site.node("bare", label=False)
-    found = examined(server, tmp_path, capsys, "--nodes", "n1,bare,n9")
-    assert {name: found[name]["state"] for name in names if found[name]["state"] != "ok"} == {
+    found = examined(server, tmp_path, capsys, "--nodes", "n1,bare,n9", "--kubernetes-bookings", "queue")
+    assert {name: found[name]["state"] for name in all_of if found[name]["state"] != "ok"} == {
         "rights in Kubernetes": "fail",
         "Kueue": "fail",
         "nodes of Kubernetes": "fail",
@@ -71,9 +82,11 @@ def test_doctor_says_what_the_cluster_lacks(
     assert found["Kubernetes"]["state"] == "fail"
 
 
-def rules(name: str) -> set[tuple[str, str, str]]:
-    """Returns the rights of a ClusterRole of the chart: verb, group and resource."""
-    text = (CHART / "templates" / name).read_text()
+def rules(name: str, *, kueue: bool = True) -> set[tuple[str, str, str]]:
+    """Returns the rights of a role of the chart: verb, group and resource."""
+    text = (CHART / "templates" / name).read_text().removeprefix("{{- if not .Values.kueue }}\n")
+    branches = r"\{\{- if .Values.kueue \}\}\n(.*?)\{\{- else \}\}\n(.*?)\{\{- end \}\}\n"
+    text = re.sub(branches, r"\1" if kueue else r"\2", text, flags=re.DOTALL)
     first = re.sub(r"\{\{.*?\}\}", "x", text).split("\n---")[0]
     document = yaml.safe_load("\n".join(line for line in first.splitlines() if line != "x"))
     return {
@@ -92,6 +105,51 @@ def plain(rights: Rights) -> set[tuple[str, str, str]]:
 def test_the_chart_grants_what_the_engine_needs_and_no_more() -> None:
     assert rules("clusterrole.yaml") == plain(EVERYWHERE)
     assert rules("projectrole.yaml") == plain(IN_PROJECTS)
+    assert rules("clusterrole.yaml", kueue=False) == plain(EVERYWHERE_PLAIN)
+    assert rules("projectrole.yaml", kueue=False) == plain(IN_PROJECTS_PLAIN)
+    assert rules("holders.yaml") == plain(OF_HOLDERS)
+
+
+def test_the_classes_of_the_chart_are_those_that_the_engine_names() -> None:
+    text = re.sub(r"\{\{.*?\}\}", "", (CHART / "templates" / "policy.yaml").read_text())
+    holder, policy, binding = yaml.safe_load_all(text)
+    assert (holder["metadata"]["name"], holder["value"]) == (names.HOLDER, RANK - 1)
+    assert policy["metadata"]["name"] == binding["metadata"]["name"] == names.POLICY
+    (rule,) = policy["spec"]["validations"]
+    assert f"params.metadata.annotations['{names.HOST}']" in rule["expression"]
+    assert f"params.metadata.annotations['{names.NAMESPACE}']" in rule["expression"]
+    (selects,) = binding["spec"]["paramRef"]["selector"]["matchExpressions"]
+    assert selects == {"key": names.BOOKING, "operator": "Exists"}
+    assert names.BOOKING in holder["metadata"]["labels"]
+
+
+def test_doctor_says_what_a_cluster_without_kueue_lacks(
+    server: ApiServer, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.has_kueue = False
+    missing = "the PriorityClass gpu-portal-holder, the ValidatingAdmissionPolicyBinding gpu-portal-bookings"
+    found = examined(server, tmp_path, capsys)
+    assert (found["Kueue"]["state"], found["Kueue"]["seen"]) == (
+        "fail",
+        f"bookings can't be quotas without {missing}",
+    )
+    api_of = KubernetesApi(Access(server.url))
+    with pytest.raises(OSError, match="without Kueue the cluster needs the PriorityClass gpu-portal-holder"):
+        site_read(api_of)
+    site.plain()
+    assert not site_read(api_of).has_kueue
+    server.denied = {("create", "", "pods")}
+    found = examined(server, tmp_path, capsys)
+    assert (found["Kueue"]["state"], found["Kueue"]["seen"]) == (
+        "ok",
+        "bookings are quotas, and pods hold their devices",
+    )
+    assert found["rights in Kubernetes"]["seen"] == "not granted: create pods in gpu-agents"
+    # Who asks for queues is not served by quotas.
+    found = examined(server, tmp_path, capsys, "--kubernetes-bookings", "queue")
+    assert found["Kueue"]["state"] == "fail"
+    with pytest.raises(OSError, match="the cluster has no Kueue"):
+        site_read(api_of, "queue")
 
 
 def test_the_schemas_refuse_what_an_api_server_refuses() -> None:

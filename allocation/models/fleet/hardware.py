@@ -48,6 +48,7 @@ class Node(models.Model):
         DEVICE = "device", "Agent"
         SLURM = "slurm", "Slurm"
         KUBERNETES = "kubernetes", "Kubernetes"
+        QUOTA = "quota", "Kubernetes without Kueue"
 
     class Storage(models.TextChoices):
         UNKNOWN = "", "Not known"

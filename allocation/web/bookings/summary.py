@@ -41,6 +41,7 @@ from allocation.words.where import where_words
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
 from tenants.platform.words import more_text
+from wire.kubernetes_names import queue_names, rank_name
 
 # What is true of a booking that is not delayed by the check.
 FINE = {
@@ -198,13 +199,26 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
             found.append((place.name, f"srun --jobid={place.job} --overlap --pty bash -l"))
             continue
         if place.engine == Node.Engine.KUBERNETES:
-            # The engine names queues so (agent.kubernetes.names).
-            queue = booking.node_name.lower().replace("_", "-")
+            queue = queue_names(booking.tenant.slug, booking.node_name).local
             found.append((place.name, f"kueue.x-k8s.io/queue-name: {queue}"))
+            continue
+        if place.engine == Node.Engine.QUOTA:
+            found.append((place.name, _pod_lines(booking, place.name)))
             continue
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
+
+
+def _pod_lines(booking: Booking, node: str) -> str:
+    """Returns what a pod needs to run in the quota of a booking."""
+    rank = rank_name(queue_names(booking.tenant.slug, booking.node_name).queue, node)
+    tolerated = "{key: gpu-portal/node, operator: Exists}"
+    return (
+        f"priorityClassName: {rank}\n"
+        f"nodeSelector: {{kubernetes.io/hostname: {node}}}\n"
+        f"tolerations: [{tolerated}]"
+    )
 
 
 def _window(booking: Booking, ask: AskDocument, ctx: PageContext) -> str:

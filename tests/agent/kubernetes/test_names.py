@@ -2,8 +2,9 @@
 
 import pytest
 
-from agent.kubernetes.names import bounded, flavor_name, queue_names
+from agent.kubernetes.names import flavor_name
 from tests.kubernetes.validation import problem_of
+from wire.kubernetes_names import RANKS, bounded, queue_names, rank_name
 
 
 def test_a_booking_has_the_number_that_people_know() -> None:
@@ -17,7 +18,9 @@ def test_a_booking_has_the_number_that_people_know() -> None:
 @pytest.mark.parametrize("booking", ["BK-1", "BK-1_2", "BK-" + "9" * 30, "x/../y", "", "BK-1-2"])
 def test_whatever_comes_is_a_name_and_a_label(tenant: str, booking: str) -> None:
     found = queue_names(tenant, booking)
-    for name in (found.local, found.queue, flavor_name(found.queue, "gpu-01.rack-7.example.org" * 3)):
+    node = "gpu-01.rack-7.example.org" * 3
+    assert rank_name(found.queue, node).startswith(RANKS)
+    for name in (found.local, found.queue, flavor_name(found.queue, node), rank_name(found.queue, node)):
         assert len(name) <= 63
         data = {"metadata": {"name": name, "labels": {"gpu-portal/booking": name}}}
         assert problem_of("ResourceFlavor", data) is None

@@ -3,9 +3,9 @@
 import dataclasses
 
 import pytest
+import yaml
 
 import wire
-from agent.kubernetes.names import queue_names
 from allocation.models import Gpu, Node
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.services.bookings.creation import booking_request
@@ -113,5 +113,14 @@ def test_a_node_of_kubernetes_learns_the_project_and_the_page_names_the_queue(pl
         (place,) = node_places_of(found)
         queue = f"bk-{found.number}"
         assert commands_of(found, [place]) == [(place.name, f"kueue.x-k8s.io/queue-name: {queue}")]
-        # The engine on the node gives it the same name.
-        assert queue_names(lab.project.tenant.slug, found.node_name).local == queue
+        # Without Kueue, what a pod needs; its node learns the project, too.
+        Node.objects.update(engine="quota")
+        (document,) = desired_documents(list(Node.objects.all()), epoch=1)
+        assert {each.project for gpu in document.gpus for each in gpu.allocations} == {lab.project.slug}
+        (place,) = node_places_of(found)
+        ((_, lines),) = commands_of(found, [place])
+        assert yaml.safe_load(lines) == {
+            "priorityClassName": f"gpu-portal.{lab.project.tenant.slug}.{queue}.{place.name}",
+            "nodeSelector": {"kubernetes.io/hostname": place.name},
+            "tolerations": [{"key": "gpu-portal/node", "operator": "Exists"}],
+        }
