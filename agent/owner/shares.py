@@ -55,10 +55,8 @@ class NodeContext:
     rocm_name_of: Callable[[str], str] | None = None
     data: Path | None = None
 
-    def alone(self, device: str) -> Mapping[str, str]:
+    def alone(self, device: str) -> dict[str, str]:
         """Returns the variables by which a program finds one device. Raises GpuError."""
-        if core_of_device(device) is not None:
-            return NO_GPU
         if self.files_of is not None:
             return _file_list((self.files_of(device),))
         if self.rocm_name_of is not None:

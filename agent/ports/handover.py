@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from agent.ports.host_cores import CoreTopology, cores_text
+from agent.ports.host_cores import CoreTopology, core_of_device, cores_text
 from agent.ports.readable import FILE, folder_readable
 from wire import DesiredAllocation
 
@@ -138,7 +138,8 @@ class Handover:
         since = int(now) if before is None else before.since
         cores = self._cores_of(allocation, gpu)
         share = {} if allocation.share is None else self._share(device, allocation.share)
-        found = {**self._alone(device), **share}
+        visible = self._alone(device) if core_of_device(device) is None else NO_GPU
+        found = {**visible, **share}
         if self._guard is not None:
             self._guard.allow(allocation, device, cores)
         folder = self.root / booking_full_name(allocation) / allocation.id

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, total_ordering
 from itertools import count
+from operator import itemgetter
 from typing import Literal
 
 from solver.model.demand import Demand
@@ -286,7 +287,7 @@ class VictimRules:
         known = self._found[id(claim)]
         if known.serial != found.serial:
             known.serial = found.serial
-            known.candidates = tuple(each for _, each in sorted(found.rows(), key=_rank))
+            known.candidates = tuple(each for _, each in sorted(found.rows(), key=itemgetter(0)))
         return known.candidates
 
     def leaving(self, claim: Claim) -> Leaving[Ranked]:
@@ -491,10 +492,6 @@ def _level(runner: RunningBooking) -> Level:
 
 def _group(runner: RunningBooking) -> int:
     return _OTHERS if runner.tier.counts else _SPOT
-
-
-def _rank(row: Ranked) -> tuple[Group, int, int, int, str]:
-    return row[0]
 
 
 def _ranked(runner: RunningBooking, rule: Rule, group: Group) -> Ranked:

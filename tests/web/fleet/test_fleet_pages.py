@@ -295,6 +295,11 @@ def test_the_install_page_counts_down_and_says_when_the_agent_has_come(operator:
     assert 'id="arrival"' in waiting
 
     now = timezone.now()
+    with as_owner():
+        EnrolmentToken.objects.update(expires=now - timedelta(seconds=1))
+    assert "has not connected" in _page(operator, "/ops/install/gpu-c1-01")
+    with as_owner():
+        EnrolmentToken.objects.update(expires=now + timedelta(minutes=15))
     with as_system():
         EnrolmentToken.objects.update(used_at=now)
         Node.objects.update(state=Node.State.READY)
@@ -302,9 +307,6 @@ def test_the_install_page_counts_down_and_says_when_the_agent_has_come(operator:
     with as_system():
         Node.objects.update(state=Node.State.QUARANTINED, state_reason="GPU 1 is new.")
     assert "needs your approval: GPU 1 is new." in _page(operator, "/ops/install/gpu-c1-01")
-    with as_owner():
-        EnrolmentToken.objects.update(used_at=None, expires=now - timedelta(seconds=1))
-    assert "has not connected" in _page(operator, "/ops/install/gpu-c1-01")
     _page(operator, "/ops/install/no-such-node", 404)
 
 
