@@ -7,7 +7,7 @@ import pytest
 from solver import Held, Pause, Place, Plan, PlannedStart, Waiting
 from solver.model.inner_limits import PersonLimits
 from solver.preemption.victim_rules import VictimRules
-from solver.quota import limits
+from solver.quota import quota
 from solver.quota.gpu_hour_caps import GpuHourCaps
 from solver.quota.tier_parts import TierParts
 from solver.quota.tree import Tree
@@ -190,7 +190,7 @@ def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) 
     ("seed", "target", "name", "fault"),
     [
         (104, PersonLimits, "owners", lambda _self, owners, _account: owners),
-        (166, limits, "with_labs", lambda limits, _labs: list(limits)),
+        (166, quota, "with_labs", lambda rows, _labs: list(rows)),
         (11, TierParts, "key", lambda *_: None),
         (166, Tree, "_raise_caps", lambda _self, _raised: None),
         (98, GpuHourCaps, "over", lambda *_: None),
