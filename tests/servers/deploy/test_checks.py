@@ -352,9 +352,12 @@ def test_an_old_server_and_one_that_forgets_are_named() -> None:
 @pytest.mark.usefixtures("site")
 def test_clocks_are_compared_with_all_three_servers() -> None:
     assert clocks_check() == []
-    ahead = clocks_check(clock=lambda: timezone.now() + timedelta(seconds=1.5))
+    ahead = clocks_check(clock=lambda: timezone.now() + timedelta(seconds=90))
     assert [message.id for message in ahead] == ["portal.E301"] * 3
-    assert "1.5 s apart" in ahead[0].msg
+    apart = re.search(r"([0-9.]+) s apart", ahead[0].msg)
+    # What a busy machine takes to ask the server is in it.
+    assert apart
+    assert 60 < float(apart[1]) <= 90
 
 
 @pytest.mark.long
