@@ -28,7 +28,7 @@ from agent.owner.slices import (
 )
 from agent.ports.clock import Clock
 from agent.ports.group_use import GroupUse
-from agent.ports.handover import Handover
+from agent.ports.handover import Handover, HandoverGuard
 from agent.ports.notebook_programs import AccountStarter
 from agent.ports.systemd import unit_of
 from agent.report.metrics import MetricsBoard, metrics_serve
@@ -67,14 +67,11 @@ def node_assemble(
         context = dataclasses.replace(context, slice_of=_unit_of(directory))
     jobs = hardware.jobs(account, store) if hardware.jobs else None
     data = _data(options, stack)
-    guard = slices or jobs
     return Node(
         keys=Keys(identity, state / IDENTITY),
         port=hardware.port,
         store=store,
-        handover=Handover(
-            context.root, hardware.owners, context.share, context.topology, guard, context.alone
-        ),
+        handover=_handover(context, hardware, slices or jobs),
         bookings=_booking_files(options, hardware, directory, context.root, stack),
         inventory=hardware.inventory,
         watch=hardware.watch,
@@ -97,6 +94,10 @@ def node_assemble(
         stager=_stager(options, data, stack),
         cores_kept=options.lend_cores if hardware.host.limits == "enforced" else None,
     )
+
+
+def _handover(context: NodeContext, hardware: NodeHardware, guard: HandoverGuard | None) -> Handover:
+    return Handover(context.root, hardware.owners, context.share, context.topology, guard, context.alone)
 
 
 def _context(options: argparse.Namespace, identity: Identity, hardware: NodeHardware) -> NodeContext:

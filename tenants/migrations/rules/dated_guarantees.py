@@ -18,15 +18,17 @@ ALTER TABLE tenants_datedguarantee ADD CONSTRAINT dated_guarantee_once_at_a_time
 """
 )
 
-# One sum per class and time of what other tenants guarantee and do not lend, for quotes; only where a
-# dated guarantee of another tenant changes it.
-KEPT = """
-CREATE FUNCTION portal_kept_by_others(at timestamptz)
+
+def kept_by_others(create: str, only: str = "") -> str:
+    """The function with one sum per class and time of what other tenants guarantee and do not lend, for
+    quotes; only where a dated guarantee of another tenant changes it. `only` is a condition on those."""
+    return f"""
+{create} portal_kept_by_others(at timestamptz)
 RETURNS TABLE (gpu_class text, starts timestamptz, ends timestamptz, kept numeric)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   WITH dated AS (
     SELECT d.* FROM tenants_datedguarantee d
-    WHERE d.ended IS NULL AND d.ends > at
+    WHERE d.ended IS NULL AND d.ends > at{only}
       AND d.tenant_id IS DISTINCT FROM nullif(current_setting('portal.tenant', true), '')::uuid
   ), dates AS (
     SELECT d.gpu_class_id, greatest(d.starts, at) AS instant FROM dated d
@@ -48,7 +50,10 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   GROUP BY s.gpu_class_id, s.starts, s.ends
   ORDER BY s.gpu_class_id, s.starts
 $$;
-""" + callable_by("portal_kept_by_others(timestamptz)")
+"""  # noqa: S608 (our own text)
+
+
+KEPT = kept_by_others("CREATE FUNCTION") + callable_by("portal_kept_by_others(timestamptz)")
 
 # Admins and lab leads set those of labs and projects, only operators those of a tenant.
 INNER = (
@@ -67,33 +72,5 @@ CREATE POLICY inner_guarantees_ended ON tenants_datedguarantee AS RESTRICTIVE FO
 """
     + tenant_key("tenants_datedguarantee", "lab_id", "tenants_lab")
     + tenant_key("tenants_datedguarantee", "project_id", "tenants_project")
-    + """
-CREATE OR REPLACE FUNCTION portal_kept_by_others(at timestamptz)
-RETURNS TABLE (gpu_class text, starts timestamptz, ends timestamptz, kept numeric)
-STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  WITH dated AS (
-    SELECT d.* FROM tenants_datedguarantee d
-    WHERE d.ended IS NULL AND d.ends > at AND d.project_id IS NULL AND d.lab_id IS NULL
-      AND d.tenant_id IS DISTINCT FROM nullif(current_setting('portal.tenant', true), '')::uuid
-  ), dates AS (
-    SELECT d.gpu_class_id, greatest(d.starts, at) AS instant FROM dated d
-    UNION SELECT d.gpu_class_id, d.ends FROM dated d
-  ), spans AS (
-    SELECT dates.gpu_class_id, instant AS starts,
-           lead(instant) OVER (PARTITION BY dates.gpu_class_id ORDER BY instant) AS ends
-    FROM dates
-  )
-  SELECT s.gpu_class_id, s.starts, s.ends,
-         sum(greatest(0, coalesce(d.guaranteed_units, q.guaranteed_units)
-                         - coalesce(q.lend_limit_units, d.guaranteed_units, q.guaranteed_units)))
-  FROM spans s
-    JOIN tenants_quota q ON q.gpu_class_id = s.gpu_class_id AND q.project_id IS NULL
-      AND q.tenant_id IS DISTINCT FROM nullif(current_setting('portal.tenant', true), '')::uuid
-    LEFT JOIN dated d ON d.tenant_id = q.tenant_id AND d.gpu_class_id = q.gpu_class_id
-      AND d.starts <= s.starts AND d.ends > s.starts
-  WHERE s.ends IS NOT NULL
-  GROUP BY s.gpu_class_id, s.starts, s.ends
-  ORDER BY s.gpu_class_id, s.starts
-$$;
-"""
+    + kept_by_others("CREATE OR REPLACE FUNCTION", " AND d.project_id IS NULL AND d.lab_id IS NULL")
 )

@@ -238,12 +238,10 @@ def _parsed(reading: Reading) -> Parsed:
         deadline = values["start_by"] + length
         if "is_inside" in values and values["not_before"] + length <= values["start_by"]:
             deadline = values["start_by"]
-    not_before = values.get("not_before")
     _check_window(reading, deadline)
     array_check(reading)
     # A series may begin later than its words say.
     repeat = series_of(reading)
-    starts = values.get("starts")
     parsed = Parsed(
         count=values.get("count"),
         classes=classes,
@@ -251,8 +249,8 @@ def _parsed(reading: Reading) -> Parsed:
         together=values.get("together"),
         required=values.get("required", False),
         duration=values.get("duration"),
-        starts=starts,
-        not_before=not_before,
+        starts=values.get("starts"),
+        not_before=values.get("not_before"),
         deadline=deadline,
         workload=values.get("workload"),
         repeat=repeat,

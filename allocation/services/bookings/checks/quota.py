@@ -201,10 +201,7 @@ def _quota_refusal(
         numbers |= {"part": _units(part)} if part else {}
     elif block.kind == "hours":
         code = "gpu_hours"
-        numbers |= {
-            "asked": -(-use.units * needs.seconds[use.gpu_class] // GPU_HOUR),
-            "limit": block.most // GPU_HOUR,
-        }
+        numbers |= _hours_of(needs, use, block)
         days = block.cap.rolling_days if block.cap else None
         sentence = refusal_text(code, name=name, days=days, **numbers)
     else:
@@ -222,6 +219,12 @@ def _quota_refusal(
         if block.kind == "hours" and is_lab
         else _more_of(needs, use, block, is_operators=owner == "operator"),
     )
+
+
+def _hours_of(needs: QuotaRequest, use: Use, block: Block) -> dict[str, int]:
+    """The GPU-hours that are asked for, rounded up, and those of the cap."""
+    asked = -(-use.units * needs.seconds[use.gpu_class] // GPU_HOUR)
+    return {"asked": asked, "limit": block.most // GPU_HOUR}
 
 
 def _units(part: TierPart | None) -> int:

@@ -4,7 +4,7 @@ The same view serves a page (`/book?q=`), a fragment next to the timeline, and a
 JavaScript.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
@@ -286,10 +286,8 @@ def _understood(
     ask: AskDocument | None = None
     wrong: dict[str, str] = {}
     if fields.is_edited:
-        more = read(groups_line(fields)) if fields.groups else None
-        there = read(where_line(fields)) if fields.where else None
         hosts = [entry.slug for entry in catalogue.hosts]
-        ask = host_fields(ask_of_fields(fields, parsed, more, there), parsed, hosts)
+        ask = _asked(fields, parsed, read, hosts)
         today = now.astimezone(zone).date()
         says_end = bool(fields.often) and _keeps_window(ask, parsed)
         line = document_text(ask, zone, says_end=says_end)
@@ -325,6 +323,15 @@ def _understood(
         labels = {entry.slug: entry.label for entry in catalogue.every_class}
         found["understood"] = understood_words(ask, parsed, labels)
     return found
+
+
+def _asked(
+    fields: RequestFields, parsed: Parsed, read: Callable[[str], Parsed], hosts: Sequence[str]
+) -> AskDocument:
+    """Returns the request of the fields, with the groups and places that they have as words."""
+    more = read(groups_line(fields)) if fields.groups else None
+    there = read(where_line(fields)) if fields.where else None
+    return host_fields(ask_of_fields(fields, parsed, more, there), parsed, hosts)
 
 
 def _text_of_fields(
