@@ -27,13 +27,14 @@ class Desk:
     bookings: dict[str, list[tuple[int, wire.DesiredAllocation]]] = dataclasses.field(default_factory=dict)
     generation: int = 0
 
-    def book(self, name: str, *gpus: int, seconds: int = HOUR) -> None:
+    def book(self, name: str, *gpus: int, seconds: int = HOUR, data: tuple[str, ...] = ()) -> None:
         """Starts a booking now; its allocations are `name-0`, `name-1`, …"""
         starts = now()
-        self.bookings[name] = [
+        parts = [
             (gpu, a_whole(f"{name}-{gpu}", booking=name, starts=starts, ends=starts + seconds))
             for gpu in gpus
         ]
+        self.bookings[name] = [(gpu, dataclasses.replace(each, data=data)) for gpu, each in parts]
         self.publish()
 
     def change(self, name: str, **fields: Any) -> None:  # noqa: ANN401 (fields of any kind)
