@@ -14,8 +14,8 @@ from uuid import UUID
 from allocation.models import PolicyVersion
 from allocation.rules.pools import is_pooled
 from allocation.services.policy.policies import policy_of
-from allocation.services.snapshot.published import published_snapshot
-from allocation.services.snapshot.snapshot import instant, seconds, snapshot_read
+from allocation.services.snapshot.published import published_places
+from allocation.services.snapshot.snapshot import instant, places_read, seconds
 from solver import Availability
 
 Stretch = tuple[datetime, datetime]
@@ -49,10 +49,7 @@ def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now:
     Run inside the transaction of a tenant, or of an operator, who sees every tenant.
     """
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
-    if is_operator:
-        snapshot = snapshot_read(now)
-    else:
-        snapshot = published_snapshot(now, policy, until=until + MIN_FREE_TIME)
+    snapshot = places_read(now) if is_operator else published_places(now, until + MIN_FREE_TIME)
     since = max(since, instant(snapshot.now))
     if until <= since:
         return FreeTimes(since, since, {})

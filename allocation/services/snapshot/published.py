@@ -18,6 +18,7 @@ from allocation.services.snapshot.snapshot import (
     MOST_PENDING,
     calendar_read,
     held_until,
+    places_read,
     seconds,
 )
 from solver import DatedGuarantee, Held, Limit, Place, Policy, Snapshot
@@ -32,16 +33,19 @@ _LIMITS = "SELECT gpu_class, guaranteed, lent FROM portal_lenders()"
 _KEPT = "SELECT gpu_class, starts, ends, kept FROM portal_kept_by_others(%s)"
 
 
-def published_snapshot(
-    now: datetime,
-    policy: Policy,
-    without: Booking | None = None,
-    until: datetime | None = None,
-) -> Snapshot:
+def published_places(now: datetime, until: datetime) -> Snapshot:
+    """Which places a tenant may see as taken until then, without limits and use.
+
+    Must run inside a tenant's transaction.
+    """
+    own = places_read(now)
+    return replace(own, held=(*own.held, *_kept_places(now), *_occupied(now, until)))
+
+
+def published_snapshot(now: datetime, policy: Policy, without: Booking | None = None) -> Snapshot:
     """The snapshot that a tenant may see, leaving out the booking `without`.
 
-    Others' time is read up to `until`, by default the policy's horizon. Must run inside a tenant's
-    transaction.
+    Others' time is read up to the policy's horizon. Must run inside a tenant's transaction.
     """
     gone = str(without.id) if without else None
     own, others = calendar_read(now), tuple(_others_limits())
@@ -50,7 +54,7 @@ def published_snapshot(
         held=(
             *(row for row in own.held if row.booking != gone),
             *(row for row in _kept_places(now) if row.booking != gone),
-            *_occupied(now, until or now + timedelta(seconds=policy.horizon)),
+            *_occupied(now, now + timedelta(seconds=policy.horizon)),
         ),
         requests=tuple(row for row in own.requests if row.booking != gone),
         limits=(*own.limits, *others),

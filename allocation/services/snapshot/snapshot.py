@@ -123,6 +123,16 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
 
     Under row-level security, bookings, limits and use are those of one tenant.
     """
+    return _calendar(now, without, rules_read(now))
+
+
+def places_read(now: datetime) -> Snapshot:
+    """Reads what says which places are free: the calendar without limits and use."""
+    rules = {"limits": (), "tiers": tiers_read(), "blackouts": maintenance_read(now)}
+    return _calendar(now, frozenset(), rules)
+
+
+def _calendar(now: datetime, without: frozenset[UUID], rules: Mapping[str, Any]) -> Snapshot:
     return Snapshot(
         now=seconds(now),
         models=models_read(),
@@ -131,7 +141,7 @@ def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snap
         requests=requests_read(now, without),
         extensions=(),
         hosts=hosts_read(),
-        **rules_read(now),
+        **rules,
     )
 
 
