@@ -3,6 +3,7 @@ in whole numbers."""
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
@@ -16,13 +17,15 @@ from allocation.models import Booking
 from allocation.queries.bookings.money.statements import (
     StatementOf,
     group_page,
+    spend_by_day,
+    spend_of,
     statement_lines,
     statement_of,
 )
 from billing.focus import focus_csv, statement_csv
 from billing.models import Budget, Transfer
 from billing.queries import budget_figures
-from billing.rules import money_text
+from billing.rules import Period, money_text
 from billing.services import (
     budget_set,
     charge_add,
@@ -202,6 +205,21 @@ def assert_statement(world: World, of: StatementOf) -> None:
         if by != "project":
             assert sum(int(each.amount * 100) for _, each in shown.groups) == cents(total)
     assert_files(of, lines, total)
+    assert_days(of)
+
+
+def assert_days(of: StatementOf) -> None:
+    """What each day has is what a statement of that day alone has."""
+    days = [
+        of.month.starts + timedelta(days=number) for number in range((of.month.ends - of.month.starts).days)
+    ]
+    for by in ("project", "person", "tier", "gpu_class"):
+        alone = {
+            (day, name): found.exact
+            for day in days
+            for name, found in spend_of(replace(of, month=Period(day, day + timedelta(days=1))), by).items()
+        }
+        assert spend_by_day(of, by) == alone
 
 
 def assert_files(of: StatementOf, lines: list[Any], total: int) -> None:

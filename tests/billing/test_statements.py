@@ -1,7 +1,7 @@
 """Statements of a month: their pages, who reads them, and months that stay closed."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
@@ -16,6 +16,7 @@ from allocation.queries.bookings.money.statements import (
     Statement,
     StatementOf,
     group_page,
+    spend_by_day,
     statement_lines,
     statement_of,
     statement_page,
@@ -409,5 +410,12 @@ def test_the_class_of_each_group_has_its_part_of_a_charge(site: Site) -> None:
         sums = dict(statement_of(of, "gpu_class").groups)
         (line,) = group_page(of, "gpu_class", "l40s", offset=0, limit=9)
         assert statement_of(of, "gpu_class").totals == before
+        days = spend_by_day(of, "gpu_class")
     assert (line.gpu_class, line.exact) == ("l40s", Decimal(1))
     assert (sums["l40s"].exact, sums["h100"].exact) == (Decimal(1), Decimal("14.345678"))
+    assert sum_by_name(days) == {name: each.exact for name, each in sums.items()}
+    assert days[line.at.date(), "l40s"] == Decimal(1)
+
+
+def sum_by_name(days: dict[tuple[date, str], Decimal]) -> dict[str, Decimal]:
+    return {name: sum((days[each] for each in days if each[1] == name), Decimal()) for _, name in days}

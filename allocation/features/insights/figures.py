@@ -28,7 +28,7 @@ from allocation.queries.bookings.money.held_use import (
     OF_GPUS,
     WHOLE,
 )
-from allocation.queries.bookings.money.statements import StatementOf, spend_of
+from allocation.queries.bookings.money.statements import StatementOf, spend_by_day
 from billing.rules import Period
 
 # The nouns, as SQL of the statements below. A mixed booking waits and is paused as its first class.
@@ -333,7 +333,7 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
         row = at(day, name)
         row.pauses += count
         row.lost_hours += Decimal(lost) / 3600
-    for day, name, amount in _spend(whose, days, by, step):
+    for day, name, amount in _spend(whose, days, by):
         row = at(day, name)
         row.spend = (row.spend or Decimal(0)) + amount
     return dict(found)
@@ -394,7 +394,7 @@ def steps_of(days: Period, step: str) -> list[date]:
     return list(dict.fromkeys(_begins(days, day, step) for day in every))
 
 
-def _spend(whose: Whose, days: Period, by: str, step: str) -> Iterator[tuple[date, str, Decimal]]:
+def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Decimal]]:
     """What was charged, with corrections. Of the site only by organisation: each has its currency."""
     if whose.tenant_id is None:
         if by == "tenant":
@@ -404,16 +404,14 @@ def _spend(whose: Whose, days: Period, by: str, step: str) -> Iterator[tuple[dat
         return
     if by not in _SPEND_BY:
         return
-    begins = steps_of(days, step)
-    for starts, ends in zip(begins, [*begins[1:], days.ends], strict=True):
-        of = StatementOf(
-            whose.tenant_id,
-            Period(starts, ends),
-            whose.of.project if whose.of else None,
-            whose.of.lab if whose.of else None,
-        )
-        for name, totals in spend_of(of, _SPEND_BY[by]).items():
-            yield starts, name, totals.exact
+    of = StatementOf(
+        whose.tenant_id,
+        days,
+        whose.of.project if whose.of else None,
+        whose.of.lab if whose.of else None,
+    )
+    for (day, name), amount in spend_by_day(of, _SPEND_BY[by]).items():
+        yield day, name, amount
 
 
 def _begins(days: Period, day: date, step: str) -> date:

@@ -4,9 +4,10 @@ Each group of a mixed booking has its part of the whole.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -78,7 +79,7 @@ LEFT JOIN tenants_user u ON u.id = s.owner_id
 LEFT JOIN billing_campaign c ON c.id = s.campaign_id
 WHERE s.tenant_id = %(tenant)s AND s.day >= %(starts)s AND s.day < %(ends)s
   AND (%(accounts)s::uuid[] IS NULL OR s.account_id = ANY(%(accounts)s))
-GROUP BY 1
+GROUP BY {name}
 """
 _NAMES = {
     "project": "coalesce(p.slug, '')",
@@ -229,6 +230,18 @@ def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:
     return _in_cents(_with_classes(of, _kept_sums(of, by), by), by)
 
 
+def spend_by_day(of: StatementOf, by: str) -> dict[tuple[date, str], Decimal]:
+    """The exact charges of each of any days, with corrections, by a group that `_NAMES` has."""
+    rows = _rows(_SUMS.format(name=f"s.day, {_NAMES[by]}"), _facts(of, of.month.starts, of.month.ends))
+    sums = defaultdict(Decimal, {(day, name): exact for day, name, exact, _, _ in rows})
+    for line, parts in _mixed_lines(of) if by == "gpu_class" else ():
+        day = line.at.astimezone(UTC).date()
+        sums[day, line.gpu_class] -= line.exact
+        for part in parts:
+            sums[day, part.gpu_class] += part.exact
+    return dict(sums)
+
+
 def _in_cents(groups: dict[str, Totals], by: str) -> dict[str, Totals]:
     """The groups with amounts in cents that add up to the total in cents. Those of projects are
     what their budgets show, which are rounded one by one."""
@@ -245,17 +258,22 @@ def _with_classes(of: StatementOf, sums: dict[str, Totals], by: str) -> dict[str
     keeps such a booking in its first class."""
     if by != "gpu_class":
         return sums
-    facts = _facts(of, of.month.first_second, of.month.last_second)
-    for line in map(_line, _rows(_OF_MIXED, facts)):
-        parts = line.by_class()
-        if len(parts) == 1:
-            continue
+    for line, parts in _mixed_lines(of):
         sums.setdefault(line.gpu_class, Totals()).remove(line)
         for part in parts:
             sums.setdefault(part.gpu_class, Totals()).add(part)
     for each in sums.values():
         each.amount = each.rounded
     return {name: each for name, each in sums.items() if each.lines}
+
+
+def _mixed_lines(of: StatementOf) -> Iterator[tuple[StatementLine, tuple[StatementLine, ...]]]:
+    """The lines of bookings of several classes, each with its parts by class."""
+    facts = _facts(of, of.month.first_second, of.month.last_second)
+    for line in map(_line, _rows(_OF_MIXED, facts)):
+        parts = line.by_class()
+        if len(parts) > 1:
+            yield line, parts
 
 
 def _kept_sums(of: StatementOf, by: str) -> dict[str, Totals]:
