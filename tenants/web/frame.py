@@ -22,6 +22,7 @@ from tenants.models import Announcement, Project, Tenant, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.text import form_text_error
 from tenants.platform.log_ids import log_id
+from tenants.platform.reference import reference_tx
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import (
     operator_tx,
@@ -83,8 +84,8 @@ class Zone:
 def tenant_page(view: View) -> View:
     """Makes `view(request, actor, **url_kwargs)` a page behind the wall of `<slug:tenant>`.
 
-    Signed-out readers are sent to sign in. The view and its rendering run in one `tenant_tx`, in
-    the reader's time zone; a `Refused` undoes it and becomes a page of its own.
+    Signed-out readers are sent to sign in. The view and its rendering run in one transaction of the
+    tenant, in the reader's time zone; a `Refused` undoes it and becomes a page of its own.
     """
 
     @wraps(view)
@@ -107,7 +108,9 @@ def tenant_page(view: View) -> View:
             return page_step_up(request) or view(request, actor, **url_kwargs)
 
         def wall() -> AbstractContextManager[None]:
-            return tenant_tx(actor.tenant_id)
+            # A form may change what is kept by version, and its page has to show the change.
+            opened = reference_tx if request.method in ("GET", "HEAD") else tenant_tx
+            return opened(actor.tenant_id)
 
         # Holds of money wait for the commit, and not for the rendering of the page.
         return with_last_rows(lambda: _guarded(request, answer, wall, actor.time_zone))
