@@ -14,6 +14,7 @@ from django.urls import get_resolver
 from tenants.access import Actor
 from tenants.models import Project, Role, Tenant, User
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.reference import by_version
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, shell, tenant_page, zone_of
 from tests.builders import (
@@ -275,3 +276,22 @@ def test_an_address_that_nobody_serves_reads_like_any_missing_page(client: Clien
     client.force_login(a_user())
     answers = {_same(client.get(path)) for path in ("/no/such/<b>page</b>", "/ops/tiers")}
     assert len(answers) == 1
+
+
+def test_reference_data_is_kept_for_pages_and_read_again_for_forms() -> None:
+    """A form may change what is kept, and has to see the change."""
+    tenant = a_tenant("own")
+    user, reads = _member(tenant, Role.RESEARCHER), []
+
+    @by_version
+    def price(name: str) -> str:
+        reads.append(name)
+        return name
+
+    @tenant_page
+    def page(request: HttpRequest, actor: Actor) -> HttpResponse:
+        return HttpResponse(price("h100") + price("h100"))
+
+    for method, expected in (("GET", 1), ("GET", 1), ("POST", 3)):
+        page(_request(user, method=method), tenant=tenant.slug)
+        assert len(reads) == expected, method
