@@ -118,21 +118,11 @@ def snapshot_read(now: datetime, most_new: int | None = None) -> Snapshot:
     )
 
 
-def calendar_read(now: datetime, without: frozenset[UUID] = frozenset()) -> Snapshot:
-    """Reads fleet, calendar, waiting requests and limits, except bookings `without` a decision now.
-
-    Under row-level security, bookings, limits and use are those of one tenant.
-    """
-    return _calendar(now, without, rules_read(now))
-
-
-def places_read(now: datetime) -> Snapshot:
-    """Reads what says which places are free: the calendar without limits and use."""
-    rules = {"limits": (), "tiers": tiers_read(), "blackouts": maintenance_read(now)}
-    return _calendar(now, frozenset(), rules)
-
-
-def _calendar(now: datetime, without: frozenset[UUID], rules: Mapping[str, Any]) -> Snapshot:
+def calendar_read(
+    now: datetime, without: frozenset[UUID] = frozenset(), rules: Mapping[str, Any] | None = None
+) -> Snapshot:
+    """Reads fleet, calendar, waiting requests and limits (or `rules`), except bookings `without` a
+    decision now. Under row-level security, bookings, limits and use are those of one tenant."""
     return Snapshot(
         now=seconds(now),
         models=models_read(),
@@ -141,8 +131,14 @@ def _calendar(now: datetime, without: frozenset[UUID], rules: Mapping[str, Any])
         requests=requests_read(now, without),
         extensions=(),
         hosts=hosts_read(),
-        **rules,
+        **(rules_read(now) if rules is None else rules),
     )
+
+
+def places_read(now: datetime) -> Snapshot:
+    """Reads what says which places are free: the calendar without limits and use."""
+    rules = {"limits": (), "tiers": tiers_read(), "blackouts": maintenance_read(now)}
+    return calendar_read(now, rules=rules)
 
 
 def rules_read(now: datetime) -> dict[str, Any]:
