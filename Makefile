@@ -25,7 +25,7 @@ PURE := tests/solver tests/rules tests/wire
 # Files with tests that kill processes.
 FAULTS = $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
 CODE := portal tenants billing allocation solver agent wire gpu_client devtools tests manage.py
-# Keeps what Python compiles, for all processes that the tests start (decision 0148).
+# Keeps what Python compiles, for all processes that the tests start (docs/decisions/tests.md).
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs site lock packages browser slurm etcd kubectl failover

@@ -47,7 +47,7 @@ ALLOWED_HOSTS = [PUBLIC_HOST, *env_list("ALLOWED_HOSTS", "localhost,127.0.0.1,[:
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 # A separate process with its own database role serves operators' pages and calls
-# (docs/decisions/0035). A web process passes them on to OPERATORS_URL and has no right to them.
+# (docs/decisions/operators.md). A web process passes them on to OPERATORS_URL and has no right to them.
 SERVES_OPERATORS = env_bool("SERVES_OPERATORS", default=False)
 OPERATORS_URL = env_origin("OPERATORS_URL", "") if env_str("OPERATORS_URL", "") else ""
 if SERVES_OPERATORS and OPERATORS_URL:

@@ -3,7 +3,7 @@
 A run is charged from the hand-over of its devices until the portal orders their release. These are
 not charged: the grace period of a pause for another organisation's booking, work that such a pause
 makes necessary again (the credit), and time lost to failed hardware. A node's clock never shortens
-a run. See docs/decisions/0033.
+a run. See docs/decisions/prices-and-charges.md.
 """
 
 from dataclasses import dataclass, field

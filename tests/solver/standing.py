@@ -1,6 +1,6 @@
 """Who is inside a guarantee and what a set of bookings in place is worth, by counting one by one.
 
-Written from the definitions of docs/decisions/0063 alone, without the solver's code.
+Written from the definitions of docs/decisions/preemption.md alone, without the solver's code.
 """
 
 from collections.abc import Iterable

@@ -5,8 +5,8 @@ from tests.golden.documents import golden_read
 from tests.solver.walk import SNAPSHOT, returns, walk
 
 MOST_RETURNS = 81
-"""Lower it with each structure that lets a reader jump less. Decision 0153 says what is left; loans,
-notices with their claims, the begin of a state that trials share, zones, and data of nodes added one
+"""Lower it with each structure that lets a reader jump less. docs/decisions/cycle.md says what is left;
+loans, notices with their claims, the begin of a state that trials share, zones, and data of nodes added one
 each; held work inside guarantees, in a module of its own, two."""
 
 

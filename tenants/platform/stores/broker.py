@@ -2,7 +2,7 @@
 
 Plain kombu counts a message as being worked on until Redis has noted its acknowledgement. If the
 connection breaks at that moment, the error is logged and the message counts for good. A worker that
-takes one message at a time then never asks for another one (decision 0161).
+takes one message at a time then never asks for another one (docs/decisions/programs-and-load.md).
 """
 
 import math

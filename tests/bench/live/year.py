@@ -1,6 +1,6 @@
 """What a year of a busy site takes in the database: `python -m tests.bench.live.year --days 8`.
 
-The services simulate a site of 28 GPUs as they do for the demo (decision 0041): people request,
+The services simulate a site of 28 GPUs as they do for the demo (docs/decisions/tests.md): people request,
 cancel, extend and release bookings, the cycle decides, nodes report. The demand is `--load` percent
 of the GPU time, at random moments, by seven people of two tenants: half of the bookings are for
 slices, most start as early as possible, some the next day, one in four may be paused. In the last

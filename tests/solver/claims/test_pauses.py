@@ -1,4 +1,4 @@
-"""Who may pause which booking: the worked examples of decision 0063, and the edges of its table."""
+"""Who may pause which booking: the table of docs/decisions/preemption.md, and its edges."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -134,8 +134,8 @@ def test_no_set_of_bookings_is_in_place_again(seeds: range) -> None:
 
 
 def test_a_rule_that_is_not_sound_makes_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The site of docs/decisions/0115. With the rules there is none; were mixed bookings claimants
-    like others and every share fairer, b0 and a2 would pause each other for ever."""
+    """With the rules there is none; were mixed bookings claimants like others and every share fairer, b0
+    and a2 would pause each other for ever."""
     both = replace(an_ask(1), groups=(an_ask(1, "l40s"),))
     wants = {
         name: a_claim(name, ask=ask, tier="flex", tenant=tenant, hours=9)
