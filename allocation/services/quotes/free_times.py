@@ -6,8 +6,9 @@ plan, no maintenance is due, and nothing runs, is scheduled or has a planned sta
 the calendar of quotes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from allocation.rules.pools import is_pooled
 from allocation.services.policy.policies import policy_of
 from allocation.services.snapshot.published import published_places
 from allocation.services.snapshot.snapshot import instant, places_read, seconds
-from solver import Availability
+from solver import Availability, Request
 
 Stretch = tuple[datetime, datetime]
 MIN_FREE_TIME = timedelta(hours=1)
@@ -53,6 +54,8 @@ def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now:
     since = max(since, instant(snapshot.now))
     if until <= since:
         return FreeTimes(since, since, {})
+    # A planned start counts as it stands, whoever leaves for it.
+    planned, snapshot = _planned(snapshot.requests), replace(snapshot, requests=())
     found = Availability(snapshot, policy).free(seconds(since), seconds(until) + 1)
     of_plans = {gpu.id for gpu in snapshot.gpus if is_pooled(gpu.gpu_class)}
     return FreeTimes(
@@ -61,10 +64,34 @@ def free_times_read(*, is_operator: bool, since: datetime, until: datetime, now:
         {
             UUID(gpu): tuple(
                 (max(instant(begin), since), min(instant(end), until))
-                for begin, end in stretches
+                for begin, end in _without(stretches, planned.get(gpu, ()))
                 if instant(begin) < until
             )
             for gpu, stretches in found.items()
             if gpu not in of_plans
         },
     )
+
+
+def _planned(requests: Iterable[Request]) -> dict[str, list[tuple[int, int]]]:
+    """The windows of planned starts by GPU, in seconds and in order."""
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for request in requests:
+        if request.planned is not None:
+            for place in request.planned.places:
+                found[place.gpu].append((request.planned.starts, request.planned.ends))
+    return {gpu: sorted(windows) for gpu, windows in found.items()}
+
+
+def _without(
+    stretches: Iterable[tuple[int, int]], taken: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """What is left of the stretches outside the windows `taken`, which are in order."""
+    for begin, end in stretches:
+        free = begin
+        for starts, ends in taken:
+            if free < min(starts, end):
+                yield free, min(starts, end)
+            free = max(free, ends)
+        if free < end:
+            yield free, end

@@ -251,3 +251,26 @@ def _one_too_many(world: World, ask: AskDocument, free: int) -> None:
     if "free for that long" in said:
         assert said.startswith(f"{free} ")
         assert said.endswith(f"; {ask.count} are needed." if ask.count > 1 else "; 1 is needed.")
+
+
+def test_a_planned_start_for_which_others_leave_is_not_free_after_them(db: None) -> None:
+    """Nobody says here who may pause whom: limits, tiers and use are not read."""
+    now = timezone.now().replace(microsecond=0)
+    lab = a_lab("mine")
+    gpu = Gpu.objects.get()
+    runs = a_booking(lab.project, lab.actor.user_id, state=State.ACTIVE, starts=now - HOUR)
+    claims = a_booking(lab.project, lab.actor.user_id, state=State.QUEUED, hours=3, ask=an_ask(hours=3))
+    with as_system():
+        a_row(runs, gpu, starts=now - HOUR, ends=now + 2 * HOUR, state="active").save()
+        Booking.objects.filter(id=claims.id).update(
+            planned_starts=now + HOUR,
+            planned_ends=now + 4 * HOUR,
+            planned_class=gpu.gpu_class_id,
+            planned_places=[{"gpu": str(gpu.id), "profile": None, "start": 0, "size": 8}],
+        )
+    until = now + 6 * HOUR
+    with tenant_tx(lab.tenant_id):
+        mine = free_times_read(is_operator=False, since=now, until=until, now=now)
+    with operator_tx():
+        all_of_site = free_times_read(is_operator=True, since=now, until=until, now=now)
+    assert mine.by_gpu == all_of_site.by_gpu == {gpu.id: ((now + 4 * HOUR, until),)}
