@@ -7,6 +7,7 @@ kombu's default restore intervals that took a minute and a half longer, and once
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, Task
@@ -17,6 +18,7 @@ from celery.signals import (
     worker_init,
     worker_shutting_down,
 )
+from django.utils import timezone
 from kombu import Queue
 
 from allocation.words.amounts import class_names
@@ -35,18 +37,28 @@ broker_transport_register()
 
 
 if TYPE_CHECKING:
+    from tenants.failures import TaskFailures
+
     AnyTask = Task[Any, Any]
 else:
     AnyTask = Task  # It is generic in its stubs only.
 
 
-class NamingTask(AnyTask):
-    """A task whose sentences, such as those of mails, name GPU classes by their labels."""
+class PortalTask(AnyTask):
+    """A task whose sentences, such as those of mails, name GPU classes by their labels, and whose
+    errors operators see."""
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Runs the task. The labels are read by the first sentence that needs one."""
-        with class_names(_class_labels, _zone_labels):
+        with _failures().noted(self.name, timezone.now), class_names(_class_labels, _zone_labels):
             return super().__call__(*args, **kwargs)
+
+
+@cache
+def _failures() -> "TaskFailures":
+    from tenants.failures import TaskFailures  # noqa: PLC0415 (not before Django)
+
+    return TaskFailures()
 
 
 def _class_labels() -> Mapping[str, str]:
@@ -61,7 +73,7 @@ def _zone_labels() -> Mapping[str, str]:
     return zone_labels()
 
 
-app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=NamingTask)
+app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=PortalTask)
 app.steps["consumer"].add(QueuePulse)
 
 

@@ -201,7 +201,7 @@ CACHES = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         # A list, because Django splits a text at the commas between Sentinels.
         "LOCATION": [CACHE_REDIS_URL],
-        "OPTIONS": {"pool_class": PoolByAddress},
+        "OPTIONS": {"pool_class": PoolByAddress, "socket_timeout": 2, "socket_connect_timeout": 2},
         "KEY_PREFIX": "cache",
     }
 }

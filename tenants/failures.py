@@ -5,14 +5,16 @@ anew. What fails is logged, kept as a `FailedMessage`, shown to operators and tr
 """
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 from billiard.exceptions import SoftTimeLimitExceeded
-from django.db import InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.models import Model
 from redis.exceptions import RedisError
 
@@ -27,14 +29,17 @@ TASKS = "tasks"
 PARKED_AFTER = 5
 MAX_RETRY_DELAY = timedelta(hours=1)
 ERROR_LENGTH_MAX, KEY_LENGTH_MAX = 300, 120
+# A task that succeeds forgets its failures in other processes after this time at most.
+FORGOTTEN_SECONDS = 60.0
 
 
 class FailureLog:
     """The failures of one queue, read once for a run of its program at `now`.
 
     An entry is given up after `parked_after` tries. With None it is tried for as long as it is
-    there: it comes back by itself each period. `raised` are errors that concern the whole queue,
-    such as a lost connection to its server; they are passed on to the caller.
+    there: it comes back by itself each period, and one that an operator dismissed rests for an hour
+    only. `raised` are errors that concern the whole queue, such as a lost connection to its server;
+    they are passed on to the caller.
     """
 
     def __init__(
@@ -58,7 +63,12 @@ class FailureLog:
     def holds_back(self, key: object) -> bool:
         """Whether the entry waits for its next try, or for an operator."""
         row = self._failed.get(str(key))
-        return row is not None and (row.next_try is None or row.next_try > self._now)
+        if row is None:
+            return False
+        next_try = row.next_try
+        if self._parked_after is None and row.dismissed is not None:
+            next_try = row.dismissed + MAX_RETRY_DELAY
+        return next_try is None or next_try > self._now
 
     def handle(self, key: object, act: Callable[[], object], *, tenant_id: UUID | None = None) -> bool:
         """Runs `act`, which opens its own transactions, unless the entry is held back; returns
@@ -85,6 +95,10 @@ class FailureLog:
     def note(self, key: object, error: Exception, *, tenant_id: UUID | None = None) -> None:
         """Logs and keeps a failure, and sets the next try."""
         logger.error("%s failed on %s", self._queue, key, exc_info=error)
+        self.keep(key, error, tenant_id=tenant_id)
+
+    def keep(self, key: object, error: Exception, *, tenant_id: UUID | None = None) -> None:
+        """Keeps a failure that its caller logs, and sets the next try."""
         name = str(key)[:KEY_LENGTH_MAX]
         before = self._failed.get(name)
         tries = 1 if before is None else before.tries + 1
@@ -123,12 +137,16 @@ def failure_of(act: Callable[[], object], raised: tuple[type[Exception], ...] = 
         raise
     except OperationalError as error:
         # A deadlock or a time-out concerns this entry, a lost connection all of them.
-        if connection.connection is None or connection.connection.closed:
+        if _is_lost():
             raise
         return error
     except Exception as error:  # noqa: BLE001 (whatever it is must stop no other entry)
         return error
     return None
+
+
+def _is_lost() -> bool:
+    return connection.connection is None or bool(connection.connection.closed)
 
 
 def each_apart(queue: str, rows: Iterable[Row], act: Callable[[Row], int], now: datetime) -> int:
@@ -155,6 +173,41 @@ def steps_apart(task: str, now: datetime, *steps: Callable[[datetime], object]) 
     failures = FailureLog(TASKS, now, parked_after=None)
     for step in steps:
         failures.handle(f"{task}: {step.__name__}", partial(step, now))
+
+
+class TaskFailures:
+    """The failures of tasks as a whole, noted by the process that runs them; `steady` never jumps."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        """Forgets what an earlier process has noted when a task succeeds first."""
+        self._steady = steady
+        self._forgot: dict[str, float] = {}
+
+    @contextmanager
+    def noted(self, task: str, clock: Callable[[], datetime]) -> Iterator[None]:
+        """Keeps an error of the task, which is raised all the same, and forgets it when it succeeds.
+
+        A lost server is none: it has its own alarm.
+        """
+        try:
+            yield
+        except (InterfaceError, RedisError):
+            raise
+        except Exception as error:
+            self._note(task, error, clock())
+            raise
+        if self._steady() - self._forgot.get(task, -FORGOTTEN_SECONDS) >= FORGOTTEN_SECONDS:
+            self._forgot[task] = self._steady()
+            FailedMessage.objects.filter(queue=TASKS, key=task).delete()
+
+    def _note(self, task: str, error: Exception, now: datetime) -> None:
+        self._forgot.pop(task, None)
+        if isinstance(error, OperationalError) and _is_lost():
+            return
+        try:
+            FailureLog(TASKS, now, parked_after=None).keep(task, error)
+        except DatabaseError as lost:
+            logger.warning("A failure of %s was not noted: %s", task, error_text(lost))
 
 
 def error_text(error: BaseException) -> str:

@@ -34,6 +34,9 @@ _SENTENCES: dict[str, Promise] = {
     "too_many_announcements": gettext_lazy(
         "%(open_most)s announcements are shown now or later. Withdraw one first."
     ),
+    "no_dry_run": gettext_lazy(
+        "This request has no dry run: it would change something. Leave out `Prefer: dry-run`."
+    ),
     "message_dismissed": gettext_lazy("This message was given up; it is not tried again."),
     "service_account_role": gettext_lazy("A service account is researcher or viewer."),
     "too_many_service_accounts": gettext_lazy("A tenant has at most %(max_accounts)s service accounts."),

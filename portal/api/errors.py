@@ -42,6 +42,7 @@ STATUS_BY_CODE = {
             "bad_duration",
             "bad_amount",
             "repeated_param",
+            "no_dry_run",
             "bad_cursor",
             "bad_idempotency_key",
             "not_an_object",

@@ -21,6 +21,7 @@ from rest_framework.views import APIView
 
 from tenants.access import Actor, client_address, role_needed
 from tenants.api.auth import Caller, TokenAuthentication
+from tenants.api.cuts import is_dry
 from tenants.api.gathered import GatheredResponse, Intake, is_gathered_here
 from tenants.api.idempotency import (
     NOT_STORED,
@@ -36,12 +37,12 @@ from tenants.api.scopes import scope_check
 from tenants.models import User
 from tenants.platform.costly import Costly
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
-from tenants.platform.errors import Refused, denied
+from tenants.platform.errors import Refused, denied, invalid
 from tenants.platform.log_ids import log_id, log_ids_now
 from tenants.platform.reference import reference_tx
 from tenants.platform.rest.body import Body, body_of
 from tenants.platform.rest.fields import Strict, single_values, validated
-from tenants.platform.rest.schema import takes_body
+from tenants.platform.rest.schema import takes_body, takes_dry_run
 from tenants.platform.rows import with_last_rows
 from tenants.platform.wall import tenant_tx
 from tenants.rules.operator_roles import Area
@@ -52,9 +53,8 @@ from tenants.words import refusal_text
 
 class ApiView(APIView):
     """A view that needs a token. `queries` declares the query parameters of each method; an unknown
-    parameter is refused, and so is a body where none is declared. `area`: what operators need a role
-    for. `has_reference`: its transactions
-    keep reference data in memory.
+    parameter is refused, and so are a body and a dry run where none is declared. `area`: what
+    operators need a role for. `has_reference`: its transactions keep reference data in memory.
 
     Handlers open their own transactions (`self.tx`); none spans a whole request.
     """
@@ -88,8 +88,11 @@ class ApiView(APIView):
         method = "GET" if request.method == "HEAD" else request.method
         form = self.queries.get(method or "", Strict)
         self.query = validated(form, single_values(request.query_params))
-        if not takes_body(getattr(self, (method or "").lower(), None)):
+        handler = getattr(self, (method or "").lower(), None)
+        if not takes_body(handler):
             self.sent(Strict)
+        if self._acts() and is_dry(request) and not takes_dry_run(handler):
+            raise invalid("no_dry_run", refusal_text("no_dry_run"), "Prefer")
 
     def finalize_response(
         self, request: Request, response: Response, *args: object, **kwargs: object

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from django.views import View as DjangoView
+
 View = TypeVar("View", bound=Callable[..., object])
 Kind = Literal[
     "calendar", "decision", "export", "fleet", "preview", "quote", "search", "statement", "timeline"
@@ -41,6 +43,8 @@ def costly(
     """Declares requests of a page or of a REST view as costly; without methods, those that read."""
 
     def declare(view: View) -> View:
+        if isinstance(view, type) and not issubclass(view, DjangoView):
+            raise TypeError(f"{view.__name__} is no view: nobody asks it what its requests cost.")
         setattr(view, "costly", Costly(kind, methods or READS, preference, needs_query))  # noqa: B010
         return view
 

@@ -92,6 +92,7 @@ _SENTENCES: dict[str, Promise] = {
     "media_type": gettext_lazy("Send the body as application/json in UTF-8."),
     "body_compressed": gettext_lazy("Send the body uncompressed."),
     "body_json": gettext_lazy("The body is not valid JSON in UTF-8."),
+    "json_beyond": gettext_lazy("A number of the body has too large or too small an exponent."),
     "json_infinite": gettext_lazy("%(name)s is not valid JSON: numbers must be finite."),
     "repeated_field": gettext_lazy("A JSON object has the same field twice."),
     "body_too_large": gettext_lazy("A request body may have at most 1 MiB."),

@@ -145,3 +145,20 @@ def test_another_start_at_the_same_local_time_keeps_a_named_end(line: str, start
     moved = ask.starting(datetime.fromisoformat(starts).replace(tzinfo=BERLIN).astimezone(UTC))
     assert moved.duration == hours * HOUR
     assert AskDocument.from_json(moved.to_json()) == moved
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("1 l40s 9-11 on 2027-03-28 02:30", ["1 l40s 9-11 on 2027-03-28"]),
+        (
+            "1 l40s 9-11 am 28.3.2027 um 10:00",
+            ["1 l40s 9-11 am 28.3.2027", "1 l40s am 28.3.2027 um 10:00 1h"],
+        ),
+        ("1 l40s 22-6 tomorrow 23:00", ["1 l40s 22-6 tomorrow", "1 l40s tomorrow 23:00 1h"]),
+    ],
+)
+def test_hours_next_to_a_time_keep_its_day(line: str, offered: list[str]) -> None:
+    parsed = parse_ask(line, catalogue=CLASSES, now=datetime(2027, 3, 10, 9, tzinfo=UTC), zone=BERLIN)
+    assert [each.code for each in parsed.problems] == ["said_twice"]
+    assert [each.text for each in parsed.problems[0].repairs] == offered

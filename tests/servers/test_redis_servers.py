@@ -1,9 +1,16 @@
 """Addresses of Redis: of one server, and of the primary that Sentinels name."""
 
+import copy
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
+import redis
 
 from portal import env
 from portal.env import BadSetting
+from tenants.platform.stores.patience import Patience
 from tenants.platform.stores.redis_servers import (
     BadAddress,
     async_client,
@@ -94,3 +101,78 @@ def test_nodes_get_a_list_of_servers_and_never_sentinels(monkeypatch: pytest.Mon
         monkeypatch.setenv(name, bad)
         with pytest.raises(BadSetting, match=name):
             env.redis_of_nodes(name, URL)
+
+
+class Hanging:
+    """A server that takes connections, counts them and answers nothing."""
+
+    def __enter__(self) -> "Hanging":
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(0)
+        self._taken: list[socket.socket] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._listening, *self._taken):
+            each.close()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+
+    def asked(self) -> int:
+        """How often it was asked so far."""
+        with suppress(BlockingIOError):
+            while True:
+                self._taken.append(self._listening.accept()[0])
+        return len(self._taken)
+
+
+def test_a_server_that_hangs_is_waited_for_once_and_not_by_each_command() -> None:
+    with Hanging() as server:
+        clients = [redis_client(server.url, socket_timeout=0.2) for _ in range(2)]
+        for client in clients * 10:
+            with pytest.raises(redis.RedisError):
+                client.get("x")
+            with client.pipeline() as pipe:
+                pipe.set("x", 1)
+                with pytest.raises(redis.RedisError):
+                    pipe.execute()
+        assert server.asked() == 1
+
+
+def test_a_rest_doubles_with_each_time_out_and_ends_with_an_answer() -> None:
+    at = [0.0]
+    patience = Patience(lambda: at[0])
+
+    def late() -> int:
+        raise redis.TimeoutError
+
+    def run(do: Callable[[], int]) -> object:
+        try:
+            return copy.deepcopy(patience).call_with_retry(do, lambda _: None)
+        except redis.RedisError as error:
+            return type(error).__name__
+
+    waited = {}
+    for moment in (0.0, 0.5, 1.0, 2.9, 3.0, 6.9, 7.0, 10.9, 11.0):
+        at[0] = moment
+        waited[moment] = run(late) == "TimeoutError"
+    assert [moment for moment, has_asked in waited.items() if has_asked] == [0.0, 1.0, 3.0, 7.0, 11.0]
+    at[0] = 15.0
+    # A command that connects first is one question.
+    assert run(lambda: patience.call_with_retry(lambda: 7, lambda _: None)) == 7
+    assert run(lambda: 8) == 8
+
+
+def test_a_server_that_refuses_is_asked_by_each_command() -> None:
+    patience, asked = Patience(), list[int]()
+
+    def refused() -> None:
+        asked.append(1)
+        raise redis.ConnectionError
+
+    for _ in range(3):
+        with pytest.raises(redis.ConnectionError):
+            patience.call_with_retry(refused, lambda _: None)
+    assert len(asked) == 3

@@ -18,8 +18,11 @@ from django.utils import timezone
 from allocation.services.record.liveness import ALWAYS, PROGRAMS, program_seen
 from devtools.launch.processes import Program, group_kill, spawn_options
 from devtools.launch.programs import PROGRAMS as OUR_PROGRAMS
+from tenants.platform.stores.redis_servers import redis_client
+from tenants.platform.watchdog import pulses
 from tenants.platform.watchdog.notes import ends_read, silent_note
 from tenants.platform.watchdog.process import IDLE_WEIGHT, START_LOOKS, STOPPED, Silence
+from tenants.platform.watchdog.process import Servers as WatchedServers
 from tenants.platform.watchdog.pulses import RESTS
 from tests.servers.servers import ROOT, Servers
 from tests.servers.waiting import wait_until
@@ -92,6 +95,41 @@ def test_a_silent_or_missing_program_degrades_the_portal_until_it_works() -> Non
     cache.delete("seen:beat")
     assert "beat: never worked" in Client().get("/readyz").json()["programs"]
     cache.clear()
+
+
+def test_a_server_that_takes_no_writes_is_an_excuse() -> None:
+    url = settings.CACHE_REDIS_URL
+    found = WatchedServers({"redis": url})
+    assert found.answers("redis")
+    with redis_client(url) as server:
+        before = server.config_get("maxmemory")["maxmemory"]
+        server.config_set("maxmemory", "1")
+        try:
+            assert not found.answers("redis")
+        finally:
+            server.config_set("maxmemory", before)
+    assert found.answers("redis")
+
+
+def test_a_watchdog_that_was_killed_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = pulses._Here()
+    monkeypatch.setattr(pulses, "_here", here)
+    pulses.watchdog_start("beat", {"schedule": ""}, seconds=100_000, servers={})
+    try:
+        first = here.process
+        assert first is not None
+        first.kill()
+        wait_until(lambda: first.poll() is not None, seconds=10)
+        pulses._send("schedule")
+        assert here.process is first, "not more often than twice a minute"
+        here.started -= pulses.RESTART_SECONDS
+        pulses._send("schedule")
+        assert here.process is not first
+        pulses._send("schedule")
+        assert here.process is not None
+        assert here.process.poll() is None
+    finally:
+        pulses.watchdog_stop()
 
 
 @pytest.fixture

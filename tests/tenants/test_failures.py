@@ -8,7 +8,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import DatabaseError, InterfaceError, connection, transaction
 from redis.exceptions import ConnectionError as RedisLost
 
-from tenants.failures import FailureLog, each_apart, failed_count, steps_apart
+from tenants.failures import FailureLog, TaskFailures, each_apart, failed_count, steps_apart
 from tenants.models import FailedMessage, Tenant
 from tests.builders import a_tenant
 from tests.roles import as_system
@@ -102,3 +102,62 @@ def test_a_row_or_a_step_that_fails_stops_no_other() -> None:
 
 def raising_step(now: datetime) -> None:
     raise RuntimeError(now)
+
+
+def test_what_comes_back_by_itself_is_not_given_up_for_ever() -> None:
+    tenant, seen = a_tenant(), list[Tenant]()
+
+    def act(row: Tenant) -> int:
+        seen.append(row)
+        raise DatabaseError("no")
+
+    with as_system():
+        each_apart("documents", [tenant], act, NOW)
+        FailedMessage.objects.update(next_try=None, dismissed=minutes(1))
+        each_apart("documents", [tenant], act, minutes(60))
+        assert (len(seen), failed_count()) == (1, 0)
+        each_apart("documents", [tenant], act, minutes(61))
+        # It fails still, so that operators see it again.
+        assert (len(seen), failed_count()) == (2, 1)
+        FailedMessage.objects.update(next_try=None, dismissed=minutes(62))
+        assert each_apart("documents", [tenant], lambda _: 1, minutes(122)) == 1
+        assert not FailedMessage.objects.exists()
+
+
+def test_what_was_sent_once_stays_given_up() -> None:
+    with as_system():
+        FailureLog("post", NOW).handle(7, raising(ValueError("x")))
+        FailedMessage.objects.update(next_try=None, dismissed=NOW)
+        assert FailureLog("post", minutes(10_000)).holds_back(7)
+
+
+def test_a_task_that_fails_is_shown_until_it_succeeds() -> None:
+    at = [0.0]
+    here, elsewhere = (TaskFailures(lambda: at[0]) for _ in range(2))
+
+    def run(where: TaskFailures, error: Exception | None = None) -> None:
+        with where.noted("limits", lambda: NOW):
+            if error is not None:
+                raise error
+
+    with as_system():
+        run(elsewhere)
+        for tries in (1, 2):
+            with pytest.raises(KeyError):
+                run(here, KeyError("x"))
+            row = FailedMessage.objects.get()
+            assert (row.queue, row.key, row.error, row.tries) == ("tasks", "limits", "KeyError: 'x'", tries)
+        # Another process asks once a minute, this one at once.
+        run(elsewhere)
+        assert failed_count() == 1
+        at[0] = 60.0
+        run(elsewhere)
+        assert failed_count() == 0
+        with pytest.raises(KeyError):
+            run(here, KeyError("x"))
+        run(here)
+        assert failed_count() == 0
+        for error in (InterfaceError("closed"), RedisLost("gone")):
+            with pytest.raises(type(error)):
+                run(here, error)
+        assert failed_count() == 0

@@ -135,7 +135,6 @@ class HistoryOut(serializers.Serializer[Any]):
     declined = serializers.IntegerField()
 
 
-@costly("preview")
 class ApprovalOneOut(ApprovalOut):
     """A request for an approval, with what its approver needs to know."""
 
@@ -208,6 +207,7 @@ class Approvals(ApiView):
             return list_response(ApprovalOut(found, many=True).data, next_cursor)
 
 
+@costly("preview")
 class ApprovalOne(ApiView):
     """One request for approval."""
 

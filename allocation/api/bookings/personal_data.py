@@ -13,7 +13,6 @@ from tenants.platform.costly import costly
 from tenants.platform.rest.schema import described
 
 
-@costly("export")
 class PersonalDataOut(serializers.Serializer[Any]):
     """The account, and what it has in the token's tenant."""
 
@@ -21,6 +20,7 @@ class PersonalDataOut(serializers.Serializer[Any]):
     tenants = serializers.ListField(child=serializers.JSONField())
 
 
+@costly("export")
 class PersonalData(ApiView):
     """The caller's own data."""
 

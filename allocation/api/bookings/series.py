@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.access import access_series, access_series_to_change
-from allocation.api.bookings.change.changes import IF_MATCH
+from allocation.api.bookings.change.changes import DRY_RUN, IF_MATCH
 from allocation.api.bookings.change.series import (
     ChangedDateOut,
     SeriesPatchIn,
@@ -217,7 +217,7 @@ class SeriesOne(ApiView):
         status=(200, "application/json"),
         others={202: SeriesOut},
         request=SeriesPatchIn,
-        headers=IF_MATCH,
+        headers=(*IF_MATCH, *DRY_RUN),
         query=SeriesScopeQuery,
     )
     def patch(self, request: Request, series: str) -> HttpResponseBase:

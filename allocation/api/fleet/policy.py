@@ -147,7 +147,6 @@ class PolicyOut(PolicyVersionOut):
         return policy_values(facts.version.document)
 
 
-@costly("preview", "GET", "HEAD", "POST")
 class PolicyPreviewOut(serializers.Serializer[Any]):
     """What a version would change."""
 
@@ -222,6 +221,7 @@ class PolicyVersionOne(OperatorView):
             return Response(PolicyVersionOut(version_facts(number)).data)
 
 
+@costly("preview", "GET", "HEAD", "POST")
 class PolicyPreview(OperatorView):
     """What a version would change."""
 

@@ -25,7 +25,6 @@ USUAL, MOST = timedelta(days=28), timedelta(days=366)
 ZERO = Decimal(0)
 
 
-@costly("statement")
 class SpendOut(serializers.Serializer[Any]):
     """What a group was charged, with corrections; amounts are the ledger's, without rounding."""
 
@@ -43,6 +42,7 @@ class SpendQuery(Strict):
     project = Text(max_length=40, required=False, default="")
 
 
+@costly("statement")
 class Spend(ApiView):
     """The spend of a project, or of the whole organisation (tenant admins)."""
 

@@ -24,6 +24,7 @@ from allocation.words.events import event_text
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor, access_project
 from tenants.audit import audited
+from tenants.failures import each_apart
 from tenants.platform.errors import denied
 from tenants.platform.terms import term, terms
 
@@ -111,12 +112,10 @@ def candidates(now: datetime) -> QuerySet[Booking]:
 
 def raise_turn(now: datetime) -> int:
     """Takes back what is over, and lends to work that waits for input; returns how many changed."""
-    changed = 0
-    for row in raised_over().select_related("booking").order_by("booking_id"):
-        changed += _end(row, now)
-    for booking in candidates(now).order_by("id")[:MOST_BOOKINGS]:
-        changed += _raise(booking, now)
-    return changed
+    over = raised_over().select_related("booking").order_by("booking_id")
+    ended = each_apart("spare cores taken back", over, lambda row: _end(row, now), now)
+    found = candidates(now).order_by("id")[:MOST_BOOKINGS]
+    return ended + each_apart("spare cores", found, lambda booking: _raise(booking, now), now)
 
 
 def _end(row: RaisedCores, now: datetime) -> bool:

@@ -15,6 +15,7 @@ from allocation.rules.states import ON_HARDWARE
 from allocation.services.plans.pauses import limit_pause_begin
 from allocation.services.runs.transition import booking_lock
 from solver.reasons.reason import reason
+from tenants.failures import each_apart
 from tenants.outbox import task_request
 
 
@@ -26,7 +27,7 @@ def cuts_open() -> QuerySet[LimitCut]:
 def cuts_enforce(now: datetime) -> int:
     """Pauses what runs above cut limits where their owners asked for it, releases what fits again, and
     ends cuts that are met; returns how many bookings and cuts have changed."""
-    return sum(_enforce(cut, now) for cut in list(cuts_open().values_list("id", flat=True)))
+    return each_apart("limit cuts", cuts_open().order_by("id"), lambda cut: _enforce(cut.id, now), now)
 
 
 def _enforce(cut_id: UUID, now: datetime) -> int:

@@ -17,6 +17,7 @@ from allocation.rules.states import State
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.audit import actor_record
+from tenants.failures import each_apart
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, denied, invalid, missing
 from tenants.platform.terms import term, terms
@@ -154,14 +155,18 @@ def _left_behind() -> Q:
 
 def orders_turn(now: datetime) -> None:
     """Ends what is over, and puts into documents and takes from them what has changed."""
-    with transaction.atomic():
-        due = notebooks_unordered(now)
-        # Nodes before notebooks, as where their messages are taken in.
-        nodes = Node.objects.select_for_update(no_key=True).filter(id__in=due.values("node")).order_by("id")
-        ids = [node.id for node in nodes]
-        for row in due.filter(node__in=ids).select_for_update(of=("self",)).order_by("id"):
-            _turn(row, now)
-        Node.objects.filter(id__in=ids).update(generation=F("generation") + 1)
+    nodes = Node.objects.filter(id__in=notebooks_unordered(now).values("node")).order_by("id")
+    each_apart("notebooks", nodes, lambda node: _node_turn(node.id, now), now)
+
+
+@transaction.atomic
+def _node_turn(node_id: UUID, now: datetime) -> int:
+    # Nodes before notebooks, as where their messages are taken in.
+    Node.objects.select_for_update(no_key=True).get(id=node_id)
+    rows = notebooks_unordered(now).filter(node=node_id).select_for_update(of=("self",)).order_by("id")
+    for row in rows:
+        _turn(row, now)
+    return Node.objects.filter(id=node_id).update(generation=F("generation") + 1)
 
 
 def _turn(row: Notebook, now: datetime) -> None:

@@ -25,6 +25,7 @@ from allocation.services.snapshot.snapshot import instant
 from allocation.words.refusals import refusal_text
 from solver import Plan, decode, solve
 from tenants.audit import platform_record
+from tenants.failures import each_apart
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.terms import term, terms
 
@@ -148,10 +149,8 @@ def shadows_due(now: datetime) -> QuerySet[PolicyShadow]:
 
 def shadows_run(clock: Callable[[], datetime]) -> int:
     """Decides one decision for each shadow that may; returns how many."""
-    done = 0
-    for number in shadows_due(clock()).order_by("id").values_list("id", flat=True):
-        done += _run(number, clock)
-    return done
+    now = clock()
+    return each_apart("shadows", shadows_due(now).order_by("id"), lambda row: _run(row.id, clock), now)
 
 
 def _run(shadow_id: int, clock: Callable[[], datetime]) -> bool:

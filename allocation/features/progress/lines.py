@@ -8,7 +8,6 @@ can't be read changes nothing and is counted.
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from decimal import Decimal
 from uuid import UUID
 
 from django.db import transaction
@@ -17,6 +16,7 @@ from allocation.features.progress.services import ProgressTerms, report_keep
 from allocation.models import Allocation
 from allocation.services.record.counters import counter_add
 from tenants.platform.errors import Refused
+from tenants.platform.rest.body import exact_number
 from tenants.platform.rest.fields import validated
 from tenants.platform.rest.terms import body_of_terms
 
@@ -42,7 +42,7 @@ def lines_keep(lines: Iterable[tuple[UUID, str]], now: datetime) -> None:
 def terms_read(line: str) -> ProgressTerms:
     """The report of a line. Raises ValueError or Refused: it is none, or has a wrong field."""
     try:
-        said = json.loads(line, parse_float=Decimal, parse_constant=_no_number)
+        said = json.loads(line, parse_float=exact_number, parse_constant=_no_number)
     except RecursionError:
         said = None
     if not isinstance(said, dict):

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from allocation.models import Acceptance, Requirement
+from tenants.failures import each_apart
 from tenants.services.members.messages import PeopleMessage, people_message_put
 
 EXPIRING = "requirement.expiring"
@@ -14,7 +15,6 @@ DAYS_BEFORE = (3, 14)
 AT_ONCE = 500
 
 
-@transaction.atomic
 def requirements_expiring_notify(now: datetime) -> int:
     """Notifies people 14 and 3 days before what they have runs out, once each; returns how many."""
     return sum(_notify(days, now) for days in DAYS_BEFORE)
@@ -28,18 +28,22 @@ def _notify(days: int, now: datetime) -> int:
         user=OuterRef("user"),
         requirement=OuterRef("requirement"),
     )
-    rows = (
-        Acceptance.objects.select_for_update(of=("self",), skip_locked=True)
-        .filter(~Exists(newer), until__gt=now, until__lte=now + before, requirement__ended=None)
-        .filter(Q(warned_days=None) | Q(warned_days__gt=days), until__gte=F("at") + 2 * before)
-        .select_related("requirement")
-    )
-    found = list(rows.order_by("until", "id")[:AT_ONCE])
-    for row in found:
+    rows = Acceptance.objects.filter(
+        ~Exists(newer), until__gt=now, until__lte=now + before, requirement__ended=None
+    ).filter(Q(warned_days=None) | Q(warned_days__gt=days), until__gte=F("at") + 2 * before)
+
+    @transaction.atomic
+    def act(due: Acceptance) -> int:
+        locked = rows.select_for_update(of=("self",), skip_locked=True)
+        row = locked.select_related("requirement").filter(id=due.id).first()
+        if row is None:
+            return 0
         people_message_put(row.tenant_id, _message(row), now)
         row.warned_days = days
-    Acceptance.objects.bulk_update(found, ["warned_days"])
-    return len(found)
+        row.save(update_fields=["warned_days"])
+        return 1
+
+    return each_apart("ends of training", rows.order_by("until", "id")[:AT_ONCE], act, now)
 
 
 def _message(row: Acceptance) -> PeopleMessage:

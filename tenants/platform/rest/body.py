@@ -17,6 +17,8 @@ from tenants.platform.words import refusal_text
 Render = Callable[[Any], Any]
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 16
+# No float has more. Written out, a number of twelve characters could take a gigabyte.
+MAX_EXPONENT = 400
 # A lone surrogate can't be encoded, and PostgreSQL can't store a NUL.
 FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -71,7 +73,7 @@ def _parse(raw: bytes) -> object:
     try:
         return json.loads(
             raw.decode("utf-8"),
-            parse_float=Decimal,
+            parse_float=exact_number,
             parse_constant=_no_constant,
             object_pairs_hook=_object,
         )
@@ -79,6 +81,14 @@ def _parse(raw: bytes) -> object:
         raise _bad("too_deep", refusal_text("too_deep", max_depth=MAX_DEPTH)) from None
     except (ValueError, ArithmeticError):
         raise _bad("malformed_json", refusal_text("body_json")) from None
+
+
+def exact_number(text: str) -> Decimal:
+    """Reads a number of JSON exactly. Raises Refused for one beyond all floats."""
+    found = Decimal(text)
+    if not -MAX_EXPONENT <= found.adjusted() <= MAX_EXPONENT:
+        raise _bad("malformed_json", refusal_text("json_beyond"))
+    return found
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -16,6 +16,7 @@ from rest_framework import serializers
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 _TAKES_BODY = "takes_body"
+_TAKES_DRY_RUN = "takes_dry_run"
 
 
 class Problem(serializers.Serializer[Any]):
@@ -74,7 +75,7 @@ def described(  # noqa: PLR0913 (named parts of one description)
     """Declares a handler's operation; every operation may also answer with a problem.
 
     `create_…` and `act_…` operations accept an idempotency key. `others` are further successes by
-    their status. Without `request` the view refuses a body.
+    their status. Without `request` the view refuses a body, and without a header that names it a dry run.
     """
     parameters: list[Any] = [*([query] if query else []), *headers]
     if operation.startswith(("create", "act")) and not public:
@@ -96,6 +97,7 @@ def described(  # noqa: PLR0913 (named parts of one description)
     def mark(handler: Handler) -> Handler:
         declared = declare(handler)
         vars(declared)[_TAKES_BODY] = request is not None
+        vars(declared)[_TAKES_DRY_RUN] = any("dry-run" in str(one.description) for one in headers)
         return declared
 
     return mark
@@ -104,6 +106,11 @@ def described(  # noqa: PLR0913 (named parts of one description)
 def takes_body(handler: object) -> bool:
     """Whether a handler's operation declares a body; True for one that declares no operation."""
     return bool(getattr(handler, _TAKES_BODY, True))
+
+
+def takes_dry_run(handler: object) -> bool:
+    """Whether a handler's operation declares `Prefer: dry-run`; True for one that declares no operation."""
+    return bool(getattr(handler, _TAKES_DRY_RUN, True))
 
 
 @cache

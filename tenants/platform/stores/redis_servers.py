@@ -8,6 +8,7 @@ primary any more ends with the first write, or earlier, as Sentinel closes it.
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
@@ -18,6 +19,8 @@ import redis.asyncio.sentinel
 import redis.retry
 import redis.sentinel
 from redis.backoff import NoBackoff
+
+from tenants.platform.stores.patience import Patience
 
 SCHEME = "redis+sentinel"
 SENTINEL_PORT = 26379
@@ -105,13 +108,20 @@ class PoolByAddress:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> "redis.ConnectionPool":  # noqa: ANN401
-        """The pool of one client."""
+        """The pool of one client, whose connections rest when the server hangs."""
+        options.setdefault("retry", _patience(places_of(url)))
         at = sentinel_address(url)
         if at is None:
             return redis.ConnectionPool.from_url(url, **options)
         manager = _Sentinel(at.sentinels, sentinel_kwargs=at.sentinel_account())
         pool: redis.ConnectionPool = _Pool(at.name, manager, **at.account, **options)
         return pool
+
+
+@cache
+def _patience(places: tuple[object, ...]) -> Patience:
+    """What this process knows of a server."""
+    return Patience()
 
 
 def channels_host(url: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -5,7 +5,7 @@ from typing import Any
 
 from tenants.platform.stores.redis_servers import redis_client
 
-SILENT_KEY, ENDS_KEY = "watchdog:silent:{}", "watchdog:ends:{}"
+SILENT_KEY, ENDS_KEY, ASKED_KEY = "watchdog:silent:{}", "watchdog:ends:{}", "watchdog:asked"
 # How long a silent loop is shown after the last look that found it so.
 SHOWN_SECONDS = 10
 ANSWER_SECONDS = 2
@@ -16,6 +16,11 @@ def redis_ask(url: str, *command: str | int) -> Any:  # noqa: ANN401 (redis has 
     limits = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
     with redis_client(url, **limits) as server:
         return server.execute_command(*command)
+
+
+def asked_note(url: str) -> None:
+    """Writes to the server. Raises redis.RedisError if it takes no writes."""
+    redis_ask(url, "SET", ASKED_KEY, "", "EX", SHOWN_SECONDS)
 
 
 def silent_note(url: str, program: str, loop: str) -> None:

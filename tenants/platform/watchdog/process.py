@@ -82,12 +82,13 @@ class Servers:
         self._addresses = addresses
 
     def answers(self, name: str) -> bool:
-        """Whether a server answers now."""
+        """Whether a server answers now. Redis has to take a write: while it is full, it answers a
+        ping, and no loop gets on."""
         if name == "database":
             return self._database(name)
         from tenants.platform.watchdog import notes  # noqa: PLC0415 (only in need: see above)
 
-        return self._redis(notes.redis_ask, name, "PING")
+        return self._redis(notes.asked_note, name)
 
     def note(self, program: str, loop: str) -> None:
         """Notes that a loop of the program is silent."""

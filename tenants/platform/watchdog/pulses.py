@@ -9,13 +9,17 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 1.0
+# A watchdog that was killed, such as for memory, is started anew once in this time at most.
+RESTART_SECONDS = 30.0
 MODULE = "tenants.platform.watchdog.process"
 ENVIRONMENT = "WATCHDOG"
 # Added to the number of a loop that ends.
@@ -26,8 +30,11 @@ RESTS = 128
 class _Here:
     """The watchdog of this process, and when each loop sent its last pulse."""
 
+    options: Mapping[str, Any] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     pipe: int = -1
+    started: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
     numbers: dict[str, int] = field(default_factory=dict)
     sent: dict[str, float] = field(default_factory=dict)
 
@@ -46,18 +53,23 @@ def watchdog_start(
     """
     if not seconds:
         return
+    _here.options = {"program": program, "loops": loops, "seconds": seconds, "servers": servers}
+    _here.numbers = {name: number for number, name in enumerate(loops)}
+    _start()
+
+
+def _start() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    options = {"program": program, "loops": loops, "seconds": seconds, "servers": servers}
     _here.process = subprocess.Popen(  # noqa: S603 (our own module, never a shell)
         [sys.executable, "-m", MODULE, str(os.getpid())],
         stdin=reading,
         # A signal to this program's group must not stop its watchdog.
         start_new_session=True,
-        env={**os.environ, ENVIRONMENT: json.dumps(options)},
+        env={**os.environ, ENVIRONMENT: json.dumps(_here.options)},
     )
     os.close(reading)
-    _here.pipe, _here.numbers = writing, {name: number for number, name in enumerate(loops)}
+    _here.pipe, _here.started = writing, time.monotonic()
 
 
 def watchdog_stop() -> None:
@@ -91,5 +103,17 @@ def _send(loop: str, kind: int = 0) -> None:
     except BlockingIOError:
         logger.warning("The watchdog does not read.")
     except BrokenPipeError:
-        logger.warning("The watchdog has ended: this program runs without one.")
-        _here.process = None
+        _start_again()
+
+
+def _start_again() -> None:
+    """Starts another watchdog, because this one has ended. Threads that come together start one."""
+    with _here.lock:
+        process = _here.process
+        if process is None or process.poll() is None:
+            return
+        if time.monotonic() - _here.started >= RESTART_SECONDS:
+            logger.warning("The watchdog has ended: another one is started.")
+            before = _here.pipe
+            _start()
+            os.close(before)

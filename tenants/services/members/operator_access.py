@@ -12,6 +12,7 @@ from django.db import connection, transaction
 
 from tenants.access import Actor, actor_of
 from tenants.audit import audit_record, platform_record
+from tenants.failures import each_apart
 from tenants.models import Membership, OperatorAccess, Tenant, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.wall import tenant_tx
@@ -100,14 +101,20 @@ def access_end(*, operator: User, access_id: UUID, now: datetime) -> OperatorAcc
     return found
 
 
-@transaction.atomic
 def access_sweep(now: datetime) -> int:
     """Writes the end of accesses whose time is over into the logs; returns how many."""
-    rows = OperatorAccess.objects.select_for_update(of=("self",), skip_locked=True)
-    found = list(rows.filter(ended_at=None, until__lte=now).select_related("operator", "tenant"))
-    for each in found:
-        _end(each, each.operator, each.until)
-    return len(found)
+    over = OperatorAccess.objects.filter(ended_at=None, until__lte=now)
+
+    @transaction.atomic
+    def act(due: OperatorAccess) -> int:
+        locked = over.select_for_update(of=("self",), skip_locked=True)
+        found = locked.select_related("operator", "tenant").filter(id=due.id).first()
+        if found is None:
+            return 0
+        _end(found, found.operator, found.until)
+        return 1
+
+    return each_apart("operators' access", over.order_by("until", "id"), act, now)
 
 
 def access_view(user: User, tenant_slug: str, now: datetime) -> AccessView | None:

@@ -129,6 +129,9 @@ RAW: dict[str, tuple[bytes, int, str | None]] = {
     "a hundred thousand levels": (b'{"a":' + b"[" * 100_000, 400, "too_deep"),
     "twenty levels": (b'{"a":' + b"[" * 20 + b"]" * 20 + b"}", 400, "too_deep"),
     "an exponent beyond measure": (b'{"a": 1e99999999999999999999}', 400, None),
+    "a gigabyte of zeros": (b'{"amount": 1e999999999}', 400, "malformed_json"),
+    "a gigabyte of zeros after the point": (b'{"amount": -1e-999999999}', 400, "malformed_json"),
+    "no digit but zeros": (b'{"amount": 0e-999999999}', 400, "malformed_json"),
     "5,000 digits": (b'{"a": ' + b"9" * 5_000 + b"}", 400, "malformed_json"),
     "two mebibytes": (b'{"name": "' + b"n" * (2 * 1024 * 1024) + b'"}', 413, "body_too_large"),
 }

@@ -8,8 +8,11 @@ import redis
 from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client
+from django.urls import resolve
 from pytest_django import Settings
+from rest_framework.serializers import Serializer
 
+from tenants.platform.costly import costly, costly_of
 from tenants.platform.errors import Refused
 from tenants.services.sign_in import rate_limits
 from tenants.services.sign_in.rate_limits import WINDOW_SECONDS, call_limit_check
@@ -165,3 +168,24 @@ def test_processes_that_take_blocks_let_no_more_pass_than_the_limit(
     assert passed == 250
     # Two calls each time, then fifty that are refused.
     assert trips.total() == 125 + 50
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "me/data",
+        "spend",
+        "availability",
+        "approvals/00000000-0000-4000-8000-000000000000",
+        "policy/versions/1/preview",
+    ],
+)
+def test_what_grows_with_the_site_passes_the_gate(path: str) -> None:
+    declared = costly_of(resolve(f"/api/v1/{path}").func)
+    assert declared is not None
+    assert declared.meets("GET", {}, b"")
+
+
+def test_only_a_view_can_be_declared_as_costly() -> None:
+    with pytest.raises(TypeError, match="is no view"):
+        costly("export")(type("DataOut", (Serializer,), {}))

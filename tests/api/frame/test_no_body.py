@@ -1,5 +1,6 @@
 """Operations that take no body refuse one, and those that take one refuse what they do not know."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
@@ -33,7 +34,14 @@ def operations(*, bodies: bool) -> Iterator[tuple[str, str]]:
                 yield method.upper(), route
 
 
-def ask(site: Site, method: str, route: str, body: bytes, kind: str = "application/json") -> Any:  # noqa: ANN401 (any answer)
+def ask(
+    site: Site,
+    method: str,
+    route: str,
+    body: bytes,
+    kind: str = "application/json",
+    **headers: str,
+) -> Any:  # noqa: ANN401 (any answer)
     names = {
         "tenant": "helix",
         "slug": "folding",
@@ -45,7 +53,7 @@ def ask(site: Site, method: str, route: str, body: bytes, kind: str = "applicati
     address = filled(route.replace("{", "<").replace("}", ">"), names, "1")
     is_of_operators = "operators)" in str(openapi()["paths"][route][method.lower()]["summary"])
     token = (site.operator if is_of_operators else site.admin).token
-    headers = {"Authorization": f"Bearer {token}"}
+    headers["Authorization"] = f"Bearer {token}"
     client = Client(raise_request_exception=False)
     return client.generic(method, address, body, content_type=kind, headers=headers)
 
@@ -85,3 +93,33 @@ def test_an_operation_with_a_body_refuses_what_it_does_not_know(site: Site) -> N
             answer = undone(lambda: ask(site, method, route, SENT[0]))  # noqa: B023 (called now)
             assert 400 <= answer.status_code < 500, (method, route)
     assert row_counts() == before
+
+
+def test_a_request_without_a_dry_run_refuses_one_and_writes_nothing(site: Site) -> None:
+    """Each operation that changes something: one that ignored it would book in earnest."""
+    before, dry, refused = row_counts(), Counter[bool](), 0
+    for method, route in (*operations(bodies=False), *operations(bodies=True)):
+        if method == "GET" or route in OTHERS or route.endswith("/messages"):
+            continue
+        declared = openapi()["paths"][route][method.lower()].get("parameters", [])
+        has_one = any("dry-run" in each.get("description", "") for each in declared)
+        dry[has_one] += 1
+        if has_one:
+            continue
+        answer = undone(lambda: ask(site, method, route, b"", prefer="dry-run"))  # noqa: B023 (called now)
+        # Addresses with ids of another form than 1 are not found.
+        assert answer.status_code in (400, 401, 403, 404), (method, route)
+        if answer.status_code == 400:
+            assert said(answer)["code"] == "no_dry_run", (method, route)
+            refused += 1
+    assert dry[True] > 8
+    assert dry[False] > 150
+    assert refused > 50
+    assert row_counts() == before
+
+
+def test_a_batch_has_no_dry_run(site: Site) -> None:
+    body = {"items": [{"project": "folding", "request": "1 h100 1h"}]}
+    refused = site.researcher.post("bookings/batch", body, prefer="dry-run")
+    assert (refused.status_code, said(refused)["code"]) == (400, "no_dry_run")
+    assert said(site.researcher.get("bookings"))["items"] == []

@@ -3,31 +3,42 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
+from allocation.features.limit_cuts import enforce
+from allocation.features.limit_cuts.models import LimitCut
+from allocation.features.limit_cuts.services import TASK as CUTS
+from allocation.models import Maintenance, Node
 from allocation.services.inbox import batch as inbox
 from allocation.services.operate import reports
+from allocation.services.operate.maintenance import watch
 from allocation.services.publish import publish
+from portal.celery import app
 from portal.integrations import relay
 from portal.integrations.mail import queueing, send
 from portal.integrations.notifications.delivery import people_notify
 from portal.integrations.webhooks import queue as webhooks
 from portal.integrations.webhooks.message import message_of
 from tenants.models import (
+    ApiToken,
     FailedMessage,
     Mail,
+    OperatorAccess,
     OutboxMessage,
     PasswordReset,
     Webhook,
     WebhookDelivery,
 )
+from tenants.services.credentials import expiry
+from tenants.services.members import operator_access
 from tests.api.builders import Site, a_site
 from tests.builders import a_user
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -211,3 +222,98 @@ def test_reports_of_nodes_are_applied_around_a_bad_one(site: Site, monkeypatch: 
         assert inbox.messages_apply(said, timezone.now()) == ["applied", "refused", "applied"]
         row = FailedMessage.objects.get()
         assert (row.queue, row.key, row.next_try) == ("reports of nodes", "n2", None)
+
+
+def two_tokens(site: Site) -> None:
+    """Two tokens that expire tomorrow."""
+    now = timezone.now()
+    ApiToken.objects.update(created=now - timedelta(days=300), warned=now)
+    ids = list(ApiToken.objects.order_by("id").values_list("id", flat=True)[:2])
+    ApiToken.objects.filter(id__in=ids).update(expires=now + timedelta(days=1), warned=None)
+
+
+def two_accesses(site: Site) -> None:
+    """Two times of an operator's access that are over."""
+    now = timezone.now()
+    for tenant in (site.tenant, site.other_project.tenant):
+        OperatorAccess.objects.create(
+            operator=site.people["operator"],
+            tenant=tenant,
+            reason="A ticket",
+            opened=now - timedelta(hours=2),
+            until=now - timedelta(hours=1),
+        )
+
+
+def two_maintenances(site: Site) -> None:
+    """Two plans whose time has come."""
+    now = timezone.now()
+    node = Node.objects.order_by("name").first()
+    for hours in (1, 2):
+        Maintenance.objects.create(
+            node=node,
+            starts=now - timedelta(hours=hours),
+            ends=now + timedelta(hours=1),
+            drain_by=now - timedelta(hours=hours),
+            reason="Fans",
+            created=now - timedelta(days=1),
+            created_by=site.people["operator"],
+        )
+
+
+def two_cuts(site: Site) -> None:
+    """Two limits that were cut."""
+    now = timezone.now()
+    for tenant in (site.tenant, site.other_project.tenant):
+        LimitCut.objects.create(
+            tenant=tenant, gpu_class_id="h100", limit_units=0, answer="drain", created=now, changed=now
+        )
+
+
+@pytest.mark.parametrize(
+    ("rows", "module", "inner", "run"),
+    [
+        (two_tokens, expiry, "people_message_put", expiry.tokens_expiring_notify),
+        (two_accesses, operator_access, "_end", operator_access.access_sweep),
+        (two_maintenances, watch, "maintenance_event", watch.maintenance_announce),
+        (two_cuts, enforce, "above_now", enforce.cuts_enforce),
+    ],
+    ids=["tokens", "accesses", "maintenance", "cuts"],
+)
+def test_rows_of_a_task_are_handled_around_a_bad_one(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: Callable[[Site], None],
+    module: ModuleType,
+    inner: str,
+    run: Callable[[datetime], int],
+) -> None:
+    calls: list[object] = []
+    real = getattr(module, inner)
+    with as_owner():
+        rows(site)
+    with as_system():
+
+        def is_bad(*given: object) -> bool:
+            calls.append(given)
+            return len(calls) == 1
+
+        monkeypatch.setattr(module, inner, failing(real, is_bad))
+        assert run(timezone.now()) == 1
+        assert len(calls) == 2
+        assert len(failed()) == 1
+        # A minute later the other one has its turn.
+        assert run(timezone.now() + timedelta(minutes=1)) == 1
+        assert failed() == []
+
+
+def test_a_task_that_raises_is_shown_to_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = app.tasks[CUTS]
+    with as_system():
+        monkeypatch.setattr("allocation.features.limit_cuts.tasks.cuts_enforce", failing(int, lambda _: True))
+        with pytest.raises(KeyError):
+            task()
+        assert failed() == [("tasks", CUTS)]
+        monkeypatch.undo()
+        task()
+        assert failed() == []

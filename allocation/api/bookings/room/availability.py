@@ -31,7 +31,6 @@ SPAN_DEFAULT = timedelta(days=1)
 Block = tuple[str, int, int, datetime, datetime, bool]
 
 
-@costly("quote")
 class AvailabilityQuery(PeriodQuery):
     """A GPU class and a period. The default period is the next 24 hours."""
 
@@ -89,6 +88,7 @@ class AvailabilityOut(serializers.Serializer[Any]):
     gpus = GpuBusyOut(many=True)
 
 
+@costly("quote")
 class Availability(ApiView):
     """Free and busy periods of a class."""
 

@@ -145,7 +145,10 @@ def _take_day(reading: Reading, when: When, plain: Moment) -> bool:
         return False
     starts, ends = when.window
     if (starts.has_day and plain.has_day) or plain.has_time or plain.days:
-        reading.add_duplicate("time" if plain.has_time else "day", plain.span, when.window_span)
+        # The hours keep the day of a time that they replace.
+        is_apart = plain.day and plain.clock and not starts.has_day
+        span = plain.clock_span if is_apart else plain.span
+        reading.add_duplicate("time" if plain.has_time else "day", span, when.window_span)
         return False
     if _is_open_end(reading, when, plain):
         return False
