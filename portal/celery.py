@@ -187,6 +187,7 @@ PERIODS = {
     "allocation.overrides": 600,
     "capacity.turn": 10,
     "notebooks.orders": 5,
+    "scripts.ended": 10,
     "host_use.raise": 60,
     "hand_overs.expire": 60,
     "limit_cuts.enforce": 10,

@@ -132,6 +132,7 @@ NOUNS: dict[str, Promise] = {
     "operator's role": gettext_lazy("operator's role"),
     "plan": gettext_lazy("plan"),
     "notebook": gettext_lazy("notebook"),
+    "script": gettext_lazy("script"),
     "pause": gettext_lazy("pause"),
     "appeal": gettext_lazy("objection"),
     "hand-over": gettext_lazy("hand-over"),

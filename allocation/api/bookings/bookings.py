@@ -41,6 +41,7 @@ from allocation.api.bookings.shapes import (
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
 from allocation.points.arrays import arrays
+from allocation.points.bookings import script_keep
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
     DecidedBooking,
@@ -140,6 +141,7 @@ class Bookings(ApiView):
             else:
                 with request_lines(body, wanted):
                     booking = booking_create(self.actor, wanted, self.now, key)
+            script_keep(booking, sent.get("script"))
             if sent.get("depends_on"):
                 parents = [(each["booking"], each["needs"]) for each in sent["depends_on"]]
                 dependencies_add(self.actor, booking, parents)
