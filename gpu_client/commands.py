@@ -359,7 +359,7 @@ def _options_print(options: list[Document], clock: Clock) -> None:
     columns = {
         "#": lambda row: str(row["at"]),
         "Starts": lambda row: clock.moment(row["starts"]),
-        "GPUs": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
+        "What": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
         "Tier": lambda row: row["tier"],
         "Price": lambda row: money(row["price"], row["currency"]),
         "Pause": lambda row: risk(row["pause_risk"]),
@@ -385,7 +385,7 @@ def _booking_print(client: Client, booking: Document, is_json: bool, zone: str) 
             "Starts": clock.starts(booking),
             "Ends": clock.ends(booking),
             "Asked": f"an end at {clock.moment(later)}, not decided yet" if later else "",
-            "GPUs": place(booking),
+            "Cores" if booking["ask"].get("host") else "GPUs": place(booking),
             "Script": script_fact(booking),
             "Held": money(price["held"], price["currency"]),
             "Why": " ".join(reason["sentence"] for reason in waiting["reasons"]),

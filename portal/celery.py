@@ -6,7 +6,7 @@ kombu's default restore intervals that took a minute and a half longer, and once
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, Task
@@ -45,7 +45,7 @@ class NamingTask(AnyTask):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Runs the task. The labels are read by the first sentence that needs one."""
-        with class_names(_class_labels, _zone_labels):
+        with class_names(_class_labels, _zone_labels, _host_classes):
             return super().__call__(*args, **kwargs)
 
 
@@ -59,6 +59,12 @@ def _zone_labels() -> Mapping[str, str]:
     from allocation.queries.fleet.catalogue import zone_labels  # noqa: PLC0415 (not before Django)
 
     return zone_labels()
+
+
+def _host_classes() -> Collection[str]:
+    from allocation.queries.fleet.catalogue import host_classes  # noqa: PLC0415 (not before Django)
+
+    return host_classes()
 
 
 app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=NamingTask)

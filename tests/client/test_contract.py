@@ -17,7 +17,7 @@ from tests.servers.servers import ROOT
 READ = {
     "BookingOut": (
         "id number name state project owner tier request window price allocations waiting ready_at"
-        " ended_at extension_until script"
+        " ended_at extension_until script ask"
     ),
     "WindowOut": "starts ends planned_starts planned_ends",
     "PriceOfBooking": "held currency",

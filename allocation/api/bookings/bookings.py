@@ -47,7 +47,7 @@ from allocation.queries.bookings.decided import (
     DecidedBooking,
     bookings_decided,
 )
-from allocation.queries.fleet.catalogue import class_labels, zone_labels
+from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import (
     Patch,
@@ -130,7 +130,7 @@ class Bookings(ApiView):
                 answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
-        @class_names(class_labels, zone_labels)
+        @class_names(class_labels, zone_labels, host_classes)
         def work() -> Response:
             body = with_array(self.actor, sent, self.now)
             wanted = booking_request_of(self.actor, body, self.now)
