@@ -1,3 +1,3 @@
 """The node agent: applies the portal's desired state to a GPU node and reports the actual state."""
 
-VERSION = "0.7.0"
+VERSION = "0.8.0"

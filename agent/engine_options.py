@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.amd.partitions import PARTITIONS
 from agent.ports.host_cores import cores_parse
 from agent.slurm.parse import hosts_expand
+from agent.slurm.scripts import OWNERS_FOLDER
 
 MOST_CORES = 1 << 14
 
@@ -43,6 +44,13 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         default=default("GPU_AGENT_SLURM_ACCOUNT"),
         metavar="NAME",
         help="with slurm: the account that jobs are charged to (default: the owner's)",
+    )
+    parser.add_argument(
+        "--slurm-logs",
+        default=default("GPU_AGENT_SLURM_LOGS", OWNERS_FOLDER),
+        metavar="FOLDER",
+        help="with slurm: where scripts of bookings write, best on storage that nodes and this host share;"
+        f" ~/ is the owner's home (default: {OWNERS_FOLDER})",
     )
     models_option(parser, environment)
     kubernetes_options(parser, environment)

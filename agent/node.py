@@ -42,6 +42,9 @@ class Jobs(Protocol):
     def ended(self) -> Mapping[str, str]:
         """Returns the allocations whose job ended by itself, and how."""
 
+    def scripts(self) -> Mapping[str, wire.ReportedScript]:
+        """Returns the scripts that jobs run or have run, each by one of its allocations."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import queue
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from agent.act.apply import Applier, Outcome, ended_mark_failed
 from agent.act.endings import Endings
@@ -194,7 +194,10 @@ class Agent:
         )
         escalation = self._store.desired.ladder if self._store.desired else None
         seen = self._watch.look(self._outcomes, self._store.held, self._clock.wall(), escalation)
-        jobs = self._node.jobs.numbers() if self._node.jobs else {}
+        jobs: Mapping[str, int] = {}
+        if self._node.jobs is not None:
+            jobs = self._node.jobs.numbers()
+            seen = dataclasses.replace(seen, scripts=self._node.jobs.scripts())
         if self._node.stager is not None:
             seen = dataclasses.replace(seen, staging=dict(self._node.stager.fetching))
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen, jobs)

@@ -35,6 +35,7 @@ OPERATIONS = {
     "start_notebook": ("POST", "/bookings/{reference}/notebook"),
     "get_notebook": ("GET", "/bookings/{reference}/notebook"),
     "delete_notebook": ("DELETE", "/bookings/{reference}/notebook"),
+    "get_script": ("GET", "/bookings/{reference}/script"),
     "keep_idle_booking": ("POST", "/bookings/{reference}/still-needed"),
     "list_waiting": ("GET", "/waitlist"),
     "list_offers": ("GET", "/offers"),
@@ -158,6 +159,10 @@ class Client:
     def notebook_end(self, reference: str) -> None:
         """Ends the notebook of a booking."""
         self._call("delete_notebook", reference)
+
+    def script(self, reference: str) -> Document:
+        """Returns the script of a booking, and how it ended."""
+        return self._call("get_script", reference)
 
     def kpis(self, **query: str) -> list[Document]:
         """Returns GPU-hours, use, waits and spend; `query` has from, to, by, step and project."""

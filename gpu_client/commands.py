@@ -25,6 +25,7 @@ from gpu_client.output import (
 )
 from gpu_client.problems import REFUSED, USAGE, WAITING, Problem
 from gpu_client.progress import progress_write
+from gpu_client.scripts import BookCommand, script, script_fact, script_of
 from gpu_client.session import Json, Zone, clock_of, portal
 from gpu_client.states import NOT_STARTED, OVER, decided_status
 from gpu_client.watching import Reference, hook_app, watch
@@ -45,6 +46,7 @@ app.command("workloads")(list_workloads)
 app.command("workload")(show_workload)
 app.command()(motd)
 app.command()(notebook)
+app.command()(script)
 app.add_typer(offers_app, name="offers")
 app.add_typer(import_app, name="import")
 
@@ -84,8 +86,9 @@ def find(
         raise SystemExit(REFUSED)
 
 
-@app.command()
+@app.command(cls=BookCommand)
 def book(
+    ctx: typer.Context,
     words: Words,
     project: ProjectName = "",
     tier: TierName = "",
@@ -103,24 +106,21 @@ def book(
 ) -> None:
     """Book GPUs: shows the options, and Enter takes the first.
 
+    What follows -- is a script that runs on nodes of Slurm: gpu book 1 h100 2h -- ./train.sh.
+
     The exit status is 0 when the booking has its GPUs, 3 when it was refused and 4 while it waits.
     """
+    text = script_of(ctx)
     with portal(is_json=is_json) as client:
         request = _request(client, _with_data(words, data), project, tier, zone)
         if workload:
             request["workload"] = workload
         if not (yes or is_json):
             request = _chosen(client.quote(request), request, clock_of(client, zone))
-        if name:
-            request["name"] = name
         if label:
             request["labels"] = _labels(label)
-        if ref:
-            request["external_ref"] = ref
-        if array:
-            request["array"] = array
-        if parallel:
-            request["parallel"] = parallel
+        given = {"name": name, "external_ref": ref, "array": array, "parallel": parallel, "script": text}
+        request.update((field, value) for field, value in given.items() if value)
         booking = client.book(request, wait)
         _booking_print(client, booking, is_json, zone)
     raise SystemExit(decided_status(booking))
@@ -359,7 +359,7 @@ def _options_print(options: list[Document], clock: Clock) -> None:
     columns = {
         "#": lambda row: str(row["at"]),
         "Starts": lambda row: clock.moment(row["starts"]),
-        "GPUs": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
+        "What": lambda row: f"{row['count']} {row['profile'] or row['gpu_class']}",
         "Tier": lambda row: row["tier"],
         "Price": lambda row: money(row["price"], row["currency"]),
         "Pause": lambda row: risk(row["pause_risk"]),
@@ -385,7 +385,8 @@ def _booking_print(client: Client, booking: Document, is_json: bool, zone: str) 
             "Starts": clock.starts(booking),
             "Ends": clock.ends(booking),
             "Asked": f"an end at {clock.moment(later)}, not decided yet" if later else "",
-            "GPUs": place(booking),
+            "Cores" if booking["ask"].get("host") else "GPUs": place(booking),
+            "Script": script_fact(booking),
             "Held": money(price["held"], price["currency"]),
             "Why": " ".join(reason["sentence"] for reason in waiting["reasons"]),
         },

@@ -6,7 +6,7 @@ kombu's default restore intervals that took a minute and a half longer, and once
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ class PortalTask(AnyTask):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Runs the task. The labels are read by the first sentence that needs one."""
-        with _failures().noted(self.name, timezone.now), class_names(_class_labels, _zone_labels):
+        names = class_names(_class_labels, _zone_labels, _host_classes)
+        with _failures().noted(self.name, timezone.now), names:
             return super().__call__(*args, **kwargs)
 
 
@@ -71,6 +72,12 @@ def _zone_labels() -> Mapping[str, str]:
     from allocation.queries.fleet.catalogue import zone_labels  # noqa: PLC0415 (not before Django)
 
     return zone_labels()
+
+
+def _host_classes() -> Collection[str]:
+    from allocation.queries.fleet.catalogue import host_classes  # noqa: PLC0415 (not before Django)
+
+    return host_classes()
 
 
 app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=PortalTask)
@@ -199,6 +206,7 @@ PERIODS = {
     "allocation.overrides": 600,
     "capacity.turn": 10,
     "notebooks.orders": 5,
+    "scripts.ended": 10,
     "host_use.raise": 60,
     "hand_overs.expire": 60,
     "limit_cuts.enforce": 10,

@@ -20,6 +20,7 @@ from allocation.features.limit_cuts.enforce import cuts_open
 from allocation.features.notebooks.services import notebooks_unordered
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
+from allocation.features.scripts.services import scripts_ended
 from allocation.models import StatementExport
 from allocation.services.decide.cycle import tick_has_work
 from allocation.services.publish.publish import nodes_unpublished
@@ -50,6 +51,7 @@ _QUESTIONS: Mapping[str, Question] = {
     "notebooks.orders": notebooks_unordered,
     "policy_lab.shadows": shadows_due,
     "policy_lab.trials": trials_unserved,
+    "scripts.ended": lambda _: scripts_ended(),
     "outbox.relay": lambda _: OutboxMessage.objects.filter(sent=None),
     "resets": lambda _: PasswordReset.objects.all(),
 }

@@ -105,6 +105,13 @@ from wire.reports import (
     Telemetry,
     UnbookedDevice,
 )
+from wire.scripts import (
+    NOT_IN_TEXT,
+    SCRIPT_LOG_LENGTH,
+    SCRIPT_MAX_BYTES,
+    DesiredScript,
+    ReportedScript,
+)
 from wire.strict import WireError
 
 __all__ = [
@@ -128,12 +135,16 @@ __all__ = [
     "NOTEBOOKS_MAX",
     "NOTEBOOK_PROGRAMS_MAX",
     "NOT_ANSWERING",
+    "NOT_IN_TEXT",
     "PAUSES_SINCE",
     "PREPARES_SINCE",
     "PROGRESS_LENGTH",
     "PROGRESS_MAX",
     "REPORT_STREAM_LENGTH",
     "SAMPLES_MAX",
+    "SCRIPTS_SINCE",
+    "SCRIPT_LOG_LENGTH",
+    "SCRIPT_MAX_BYTES",
     "SHARES_SINCE",
     "SLOTS",
     "VERSION",
@@ -148,6 +159,7 @@ __all__ = [
     "DesiredAllocation",
     "DesiredGpu",
     "DesiredNotebook",
+    "DesiredScript",
     "DesiredSlice",
     "Enforcement",
     "Engine",
@@ -183,6 +195,7 @@ __all__ = [
     "ReportedAllocation",
     "ReportedGpu",
     "ReportedNotebook",
+    "ReportedScript",
     "Rotation",
     "Sample",
     "StepName",
@@ -219,6 +232,8 @@ LEASE_REPORTED_SINCE = (0, 6)
 """Agents since this version report the remaining lease in each heartbeat."""
 PREPARES_SINCE = (0, 7)
 """Agents since this version make slices ahead of allocations."""
+SCRIPTS_SINCE = (0, 8)
+"""Agents since this version run scripts of bookings, where their engine is Slurm."""
 LEASE_WAKE = b"lease"
 REPORT_STREAM_LENGTH = 1000
 SAMPLES_MAX = 256

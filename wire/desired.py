@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from wire.data import DataName
 from wire.fields import ADDED, VERSION, Mode, Name, PauseMethod
 from wire.notebooks import DesiredNotebook
+from wire.scripts import DesiredScript
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class Desired:
 
     `suspended` are the allocations that may still be resumed here; the agent discards all others
     (None: it discards nothing). Without a `ladder` unbooked processes are only reported. Only nodes
-    that have sent `Notebooks` get `notebooks`.
+    that have sent `Notebooks` get `notebooks`, and only nodes of Slurm `scripts`.
     """
 
     kind: ClassVar[str] = "desired"
@@ -129,6 +130,7 @@ class Desired:
     suspended: tuple[Name, ...] | None = dataclasses.field(default=None, metadata=ADDED)
     ladder: Escalation | None = dataclasses.field(default=None, metadata=ADDED)
     notebooks: tuple[DesiredNotebook, ...] = dataclasses.field(default=(), metadata=ADDED)
+    scripts: tuple[DesiredScript, ...] = dataclasses.field(default=(), metadata=ADDED)
     version: int = VERSION
 
 

@@ -28,6 +28,7 @@ from wire.fields import (
 )
 from wire.host_use import HostUse
 from wire.notebooks import Notebooks
+from wire.scripts import ReportedScript
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,7 @@ class ReportedAllocation:
     last report that everything is saved. `suspended`: its programs are suspended here. `steps` led
     to `ready`; they are sent until a report with them was delivered. `job` is the number of the job
     by which the engine of the node holds the device. `staging`: data sets that are being fetched for it,
-    and that it waits for."""
+    and that it waits for. `script` is said by one allocation of those of a script's job."""
 
     id: Name
     state: AllocationState
@@ -166,6 +167,7 @@ class ReportedAllocation:
     steps: tuple[PreparedStep, ...] = dataclasses.field(default=(), metadata=ADDED)
     job: int | None = dataclasses.field(default=None, metadata=ADDED)
     staging: tuple[DataName, ...] = dataclasses.field(default=(), metadata=ADDED)
+    script: ReportedScript | None = dataclasses.field(default=None, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,8 @@ class Slurm:
                 account_of=account_of,
                 epoch=lambda: store.epoch,
                 notice=options.pause_signal,
+                script_of=store.script_of,
+                logs=options.slurm_logs,
             )
             gpus.jobs = BookingJobs(cluster, settings)
             return gpus.jobs

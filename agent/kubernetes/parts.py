@@ -20,7 +20,7 @@ from agent.kubernetes.objects import Part, SeenNode, SeenPod
 from agent.plan.bookings import NodeWants, WantedBooking, wants_of
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuError, RetryLater
-from wire import DesiredAllocation
+from wire import DesiredAllocation, ReportedScript
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,10 @@ class BookingParts(ABC):
 
     def numbers(self) -> dict[str, int]:
         """Returns nothing: a queue has a name and no number."""
+        return {}
+
+    def scripts(self) -> dict[str, ReportedScript]:
+        """Returns nothing: people submit pods of their own."""
         return {}
 
     def ended(self) -> dict[str, str]:

@@ -90,11 +90,11 @@ def reported_allocations(
     held: Mapping[str, Record],
     suspended: Collection[str],
     jobs: Mapping[str, int],
-    staging: Mapping[str, tuple[str, ...]],
+    seen: Observations = NO_OBSERVATIONS,
 ) -> tuple[wire.ReportedAllocation, ...]:
     """Returns the allocations that still have a record in `held`; the portal has the others.
     `since` has the Unix seconds at which each allocation entered its state, `jobs` the numbers of
-    their jobs, `staging` the data that is fetched for them."""
+    their jobs, `seen` the data that is fetched for them and their scripts."""
     found = [
         wire.ReportedAllocation(
             id=name,
@@ -106,7 +106,8 @@ def reported_allocations(
             saved=saved_at(held[name]),
             suspended=state.state == "empty" and name in suspended,
             job=jobs.get(name),
-            staging=staging.get(name, ()) if state.state == "preparing" else (),
+            staging=seen.staging.get(name, ()) if state.state == "preparing" else (),
+            script=seen.scripts.get(name),
         )
         for outcome in outcomes
         for name, state in outcome.states.items()
@@ -211,7 +212,7 @@ class ReportSender:
                 self._store.held,
                 self._store.suspended,
                 jobs,
-                seen.staging,
+                seen,
             ),
             error="; ".join(found) or None,
             errors=seen.errors,

@@ -19,13 +19,15 @@ ERRORS_SAID = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observations:
-    """Fields of a report. `staging` has the data that is fetched for allocations."""
+    """Fields of a report. `staging` has the data that is fetched for allocations, `scripts` what runs or
+    has run for them."""
 
     errors: tuple[wire.HardwareError, ...] = ()
     foreign: tuple[wire.UnbookedDevice, ...] = ()
     hanging: tuple[str, ...] = ()
     actions: tuple[wire.Enforcement, ...] = ()
     staging: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    scripts: Mapping[str, wire.ReportedScript] = dataclasses.field(default_factory=dict)
 
 
 NO_OBSERVATIONS = Observations()

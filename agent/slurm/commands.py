@@ -88,6 +88,11 @@ class SlurmCommands:
         """Lets a held job start."""
         self._run("scontrol", "release", str(job), limit_s=CHANGE_LIMIT_S)
 
+    def exit_code(self, job: int) -> str:
+        """Returns how a job ended, as `7:0`: its exit code and a signal."""
+        line = self._run("scontrol", "--oneliner", "show", "job", str(job), limit_s=CHANGE_LIMIT_S)
+        return next((word[9:] for word in line.split() if word.startswith("ExitCode=")), "")
+
     def limit(self, job: int, minutes: int) -> None:
         """Sets the time limit of a job, from its start."""
         self._update(job, f"TimeLimit={minutes}")

@@ -11,7 +11,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,18 @@ from agent.ports.handover import booking_full_name
 from agent.slurm.cluster import SlurmCluster, View
 from agent.slurm.commands import Submission
 from agent.slurm.parse import Job
+from agent.slurm.scripts import (
+    BY_THEMSELVES,
+    OWNERS_FOLDER,
+    ScriptPlace,
+    exit_code_kept,
+    exit_code_read,
+    holder_text,
+    log_tail,
+    script_text,
+)
 from agent.state.store import StoreError, write_synced
-from wire import DesiredAllocation
+from wire import DesiredAllocation, ReportedScript
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +46,9 @@ _MARK = "portal"
 class BookingJob:
     """A job of Slurm for these allocations of a booking, by the index of their GPUs. `ends` is what
     its time limit was set for, 0 before its start. `over` says how it ended. A controller that lost
-    its state gives numbers again, so the time of its submission belongs to its number."""
+    its state gives numbers again, so the time of its submission belongs to its number. One
+    that runs a script has the `account` whose it is and the file of its output; with an `exit_code` the
+    script has ended, and `log` is the end of its output."""
 
     job: int
     submitted: str
@@ -46,13 +57,24 @@ class BookingJob:
     slots: tuple[int, ...]
     ends: int = 0
     over: str | None = None
+    account: str | None = None
+    log_file: str = ""
+    exit_code: int | None = None
+    log: str = ""
+    ended: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it ended although what it was for had not."""
+        return self.over is not None and self.exit_code is None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
     """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
     account of a member, `epoch` that of the document. `now` is in Unix seconds, `notice` the signal
-    of a pause."""
+    of a pause. `script_of` returns the script of a booking by its full name, and `logs` is the folder of
+    what scripts write."""
 
     node: str
     folder: Path
@@ -61,6 +83,8 @@ class JobSettings:
     epoch: Callable[[], int] = lambda: 0
     now: Callable[[], float] = time.time
     notice: int | None = None
+    script_of: Callable[[str], str | None] = lambda booking: None
+    logs: str = OWNERS_FOLDER
 
 
 class BookingJobs:
@@ -72,9 +96,6 @@ class BookingJobs:
         self._node = settings.node
         self._settings = settings
         self._path = settings.folder / FILE
-        script = (resources.files("agent.slurm") / "holder.sh").read_text(encoding="utf-8")
-        first, _, rest = script.partition("\n")
-        self._script = f"{first}\nNOTICE={settings.notice or ''}\n{rest}"
         self._jobs = self._load()
         self._wants = NodeWants()
         self._waits = False
@@ -116,7 +137,19 @@ class BookingJobs:
 
     def ended(self) -> dict[str, str]:
         """Returns the allocations whose job ended although their booking runs, and how."""
-        return {name: each.over for each in self._jobs.values() for name in each.allocations if each.over}
+        return {
+            name: each.over or "" for each in self._jobs.values() for name in each.allocations if each.is_lost
+        }
+
+    def scripts(self) -> dict[str, ReportedScript]:
+        """Returns the scripts of jobs by one of their allocations."""
+        return {
+            each.allocations[0]: ReportedScript(
+                exit_code=each.exit_code, file=each.log_file, log=each.log, ended=each.ended
+            )
+            for each in self._jobs.values()
+            if each.account is not None and not each.is_lost
+        }
 
     # Following.
 
@@ -148,9 +181,28 @@ class BookingJobs:
         for each in self._jobs.values():
             job = _job_of(each, view)
             if each.over is None and (job is None or job.is_over):
-                found[each.job] = dataclasses.replace(each, over=_ending_text(each.job, job))
+                try:
+                    found[each.job] = self._ended(each, job)
+                except (OSError, ValueError) as error:
+                    # It is asked again, as long as Slurm knows the job.
+                    log.warning("job %d of Slurm has no exit code: %s", each.job, error)
         if found:
             self._save(found)
+
+    def _ended(self, each: BookingJob, job: Job | None) -> BookingJob:
+        """The record of a job that is over. A script that has come to its end is not lost. Raises OSError,
+        ValueError."""
+        over = dataclasses.replace(each, over=_ending_text(each.job, job))
+        if each.account is None or (job is not None and job.state not in BY_THEMSELVES):
+            return over
+        if job is not None:
+            code: int | None = exit_code_read(self._cluster.commands.exit_code(job.id))
+        else:
+            code = exit_code_kept(each.log_file, each.account)
+        if code is None:
+            return over
+        log = log_tail(each.log_file, each.account)
+        return dataclasses.replace(over, exit_code=code, log=log, ended="" if job is None else job.state)
 
     def _limits_follow(self, view: View) -> list[str]:
         """Sets the time limits of running jobs by the ends of their bookings."""
@@ -198,6 +250,9 @@ class BookingJobs:
         if allocation.share is not None:
             raise GpuError("unsupported", "Slurm hands out whole GPUs here")
         found = next((each for each in self._jobs.values() if allocation.id in each.allocations), None)
+        if found is not None and found.exit_code is not None:
+            # Its script has ended. The device is the booking's until that is over, too.
+            return
         if found is not None and found.over:
             raise GpuError("invalid", found.over)
         try:
@@ -205,7 +260,7 @@ class BookingJobs:
             job = self._submitted(allocation, view) if found is None else self._known(found, view)
         except StoreError as error:
             raise OSError(str(error)) from error
-        if job.state != "RUNNING":
+        if job is not None and job.state != "RUNNING":
             self._waits = True
             raise RetryLater(f"job {job.id} of Slurm is {job.state.lower()}: {job.reason}")
 
@@ -228,10 +283,15 @@ class BookingJobs:
         finally:
             self._cluster.changed()
 
-    def _known(self, found: BookingJob, view: View) -> Job:
+    def _known(self, found: BookingJob, view: View) -> Job | None:
+        """The job of a booking; None if its script has ended already."""
         job = _job_of(found, view)
         if job is None or job.is_over:
             self._note_over(view)
+            if not self._jobs[found.job].over:
+                raise RetryLater(f"job {found.job} of Slurm has ended; its exit code is not known yet")
+            if not self._jobs[found.job].is_lost:
+                return None
             raise GpuError("invalid", _ending_text(found.job, job))
         return self._released(job)
 
@@ -250,7 +310,6 @@ class BookingJobs:
         wanted = self._wants.bookings.get(full)
         if wanted is None or allocation.id not in wanted.names:
             raise RetryLater("its other devices are not known yet")
-        slots = wanted.slots
         account = self._settings.account_of(allocation.owner)
         if account is None:
             raise OSError(f"no account is known for {allocation.owner}, whose job it is")
@@ -258,13 +317,20 @@ class BookingJobs:
         self._waits = True
         number = self._found(self._name(wanted), account, view)
         if number is None:
-            number = self._submit(wanted, account, self._types(slots, view))
-        names = tuple(sorted(wanted.names))
+            number = self._submit(wanted, account, self._types(wanted.slots, view))
         job = self._cluster.view().jobs.get(number)
         if job is None:
             raise RetryLater(f"job {number} of Slurm is not listed yet")
-        self._save({number: BookingJob(number, job.submitted, full, names, slots)})
+        self._save({number: self._record(job, wanted, account)})
         return self._released(job)
+
+    def _record(self, job: Job, wanted: WantedBooking, account: str) -> BookingJob:
+        full, names = booking_full_name(wanted.first), tuple(sorted(wanted.names))
+        found = BookingJob(job.id, job.submitted, full, names, wanted.slots)
+        if self._settings.script_of(full) is None:
+            return found
+        file = ScriptPlace.of(account, self._settings.logs).log(full, job.id)
+        return dataclasses.replace(found, account=account, log_file=file)
 
     def _found(self, name: str, account: str, view: View) -> int | None:
         """Returns the held job that an agent submitted before it was killed. Others of the name are
@@ -291,11 +357,19 @@ class BookingJobs:
             comment=f"booking={booking_full_name(wanted.first)} epoch={self._settings.epoch()}",
         )
         try:
-            number = self._cluster.commands.submit(job, self._script)
+            number = self._cluster.commands.submit(job, self._batch(wanted, account))
         finally:
             self._cluster.changed()
         log.info("job %d of Slurm is for %s", number, job.name)
         return number
+
+    def _batch(self, wanted: WantedBooking, account: str) -> str:
+        """What the job runs. Raises OSError."""
+        booking, notice = booking_full_name(wanted.first), self._settings.notice
+        text = self._settings.script_of(booking)
+        if text is None:
+            return holder_text(notice)
+        return script_text(text, booking, account, ScriptPlace.of(account, self._settings.logs), notice)
 
     def _name(self, wanted: WantedBooking) -> str:
         """Returns a name that no other run of any booking has."""

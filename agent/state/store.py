@@ -104,6 +104,11 @@ class Store:
     def epoch(self) -> int:
         return self._fence[0]
 
+    def script_of(self, booking: str) -> str | None:
+        """Returns the script of a booking (`helix.BK-12`) of the document."""
+        scripts = self.desired.scripts if self.desired else ()
+        return next((each.text for each in scripts if f"{each.tenant}.{each.booking}" == booking), None)
+
     def judge(self, envelope: Envelope, desired: Desired) -> Verdict:
         """Compares a verified document with the fence: only newer ones, or the same bytes."""
         pair = (desired.epoch, desired.generation)

@@ -27,6 +27,7 @@ FEATURES = Features(
     "operator_roles",
     "policy_lab",
     "progress",
+    "scripts",
     "stand_ins",
     "tier_guarantees",
     "turn_round",

@@ -173,7 +173,8 @@ def host_signals(bookings: Collection[UUID]) -> dict[UUID, HostSignals]:
 StartReports: TypeAlias = Callable[[Any, Sequence[wire.ReportedAllocation], datetime], None]
 
 START_REPORTS: list[StartReports] = []
-"""Each gets, of a node, those reported allocations whose data is or was fetched, or that have failed."""
+"""Each gets, of a node, those reported allocations whose data is or was fetched, that have a script, or
+that have failed."""
 
 
 NodesWithData: TypeAlias = Callable[[Collection[UUID]], Collection[UUID]]

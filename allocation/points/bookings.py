@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
+import wire
 from allocation.points import BookingCard
 from solver.model.inputs import Entry
 from tenants.platform.database.look import Question
@@ -45,6 +46,31 @@ def only_one(actor: Any, bookings: Sequence[Any], now: datetime) -> None:  # noq
 CHANGES_BY_STATE: dict[str, Callable[[Any, str], Any]] = {}
 """By state of a booking, what changes it then: it gets the writer of the change and the text of the
 request, and returns the booking."""
+
+
+NewScript: TypeAlias = Callable[[Any, str], object]
+
+NEW_SCRIPTS: list[NewScript] = []
+"""Each gives a new booking the script that comes with it."""
+
+
+def script_keep(booking: Any, text: str | None) -> None:  # noqa: ANN401 (a Booking)
+    """Gives a new booking its script, if it has one. Raises Refused."""
+    if text is not None:
+        for keep in NEW_SCRIPTS:
+            keep(booking, text)
+
+
+NodeScripts: TypeAlias = Callable[[Collection[UUID]], Mapping[UUID, tuple[wire.DesiredScript, ...]]]
+
+NODE_SCRIPTS: list[NodeScripts] = []
+"""Each returns the scripts of nodes, by node. What it returns for a node changes only with the generation
+of the node."""
+
+
+def scripts_ordered(nodes: Collection[UUID]) -> dict[UUID, tuple[wire.DesiredScript, ...]]:
+    """Returns the scripts that stand in the documents of nodes."""
+    return {node: found for read in NODE_SCRIPTS if nodes for node, found in read(nodes).items()}
 
 
 BeforeEnd: TypeAlias = Callable[[Any, datetime], None]

@@ -5,10 +5,11 @@ in a cycle of the solver, they have the slugs of requests. What is stored keeps 
 that changes is in old sentences, too.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -17,6 +18,7 @@ from allocation.rules.ask.words.times import duration_words
 from allocation.rules.pools import class_of
 from allocation.words.where import where_said, zone_names
 from solver.reasons.reason import Fact
+from tenants.platform.units import core_classes, unit_noun
 
 UNITS_PER_GPU = 56_000
 LEVELS = {
@@ -33,12 +35,15 @@ _read: ContextVar[Read] = ContextVar("class_names", default=dict)
 
 
 @contextmanager
-def class_names(read: Read, zones: Read = dict) -> Iterator[None]:
-    """Sentences have the labels of classes by slug that `read` returns, and the names of zones that
-    `zones` does. Each is called once, by the first sentence that needs it."""
+def class_names(
+    read: Read, zones: Read = dict, cores: Callable[[], Collection[str]] = frozenset
+) -> Iterator[None]:
+    """Sentences have the labels of classes by slug that `read` returns, the names of zones that `zones`
+    does, and cores for the classes of `cores`. Each is called once, by the first sentence that needs it."""
     token, of_zones = _read.set(cache(read)), zone_names.set(cache(zones))
     try:
-        yield
+        with core_classes(cores):
+            yield
     finally:
         _read.reset(token)
         zone_names.reset(of_zones)
@@ -54,11 +59,12 @@ class Facts(dict[str, Fact]):
     """The facts of a sentence and the texts derived from them, for `%`.
 
     `NAME_gpus` is the fact NAME in GPUs instead of units, `NAME_grouped` has separators. A GPU class
-    is named by its label.
+    is named by its label; `of_class` is its slug.
     """
 
     def __init__(self, facts: Mapping[str, Fact] | Iterable[tuple[str, Fact]]) -> None:
         super().__init__(facts)
+        self.of_class = str(self.get("gpu_class", ""))
         if "gpu_class" in self:
             self["gpu_class"] = class_name(str(self["gpu_class"]))
 
@@ -69,6 +75,11 @@ class Facts(dict[str, Fact]):
         if name.endswith("_grouped"):
             return f"{int(self[name.removesuffix('_grouped')]):,}"
         return _TEXTS[name](self)
+
+
+def unit_of(ask: Mapping[str, Any]) -> str:
+    """Returns the noun of what a stored request is for: `GPU` or `core`."""
+    return unit_noun(are_cores=bool(ask.get("host")))
 
 
 def gpus(units: int) -> str:

@@ -17,6 +17,7 @@ from allocation.words.amounts import Facts
 from allocation.words.fleet import FleetText, fleet_sentence
 from allocation.words.reason_sentences import Text
 from allocation.words.reasons import stored_sentence
+from tenants.platform.units import unit_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,12 @@ class EventText:
         """Returns the sentence in the active language. KeyError: no such sentence or fact."""
         text = _SENTENCES[self.code]
         facts = Facts({name: _as_text(fact) for name, fact in self.facts.items()})
-        return str(text(facts) if callable(text) else text % facts).strip()
+        said = str(text(facts) if callable(text) else text % facts).strip()
+        return unit_text(said, facts.of_class, are_cores="of_cores" in facts)
+
+    def of_cores(self) -> "EventText":
+        """Returns the text of a booking of host cores."""
+        return EventText(self.code, {**self.facts, "of_cores": True})
 
     def data(self) -> dict[str, Any]:
         """Returns code and facts as JSON."""

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from allocation.words.amounts import Facts
+from tenants.platform.units import unit_text
 
 # By the key of the order, and whether the bookings ahead are the own organisation's.
 _KEYS: dict[tuple[str, bool], Promise] = {
@@ -100,9 +101,9 @@ _MOVERS = {
 }
 
 
-def mover_text(strength: str | None) -> str:
-    """Returns whose bookings can make a start of this strength later; unknown is expected."""
-    return str(_MOVERS[strength or "expected"])
+def mover_text(strength: str | None, gpu_class: str) -> str:
+    """Returns whose bookings can make a start of this strength on a class later; unknown is expected."""
+    return unit_text(str(_MOVERS[strength or "expected"]), gpu_class)
 
 
 def makes_room_text(facts: Facts) -> str:

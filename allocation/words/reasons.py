@@ -7,6 +7,7 @@ from typing import Any
 from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
 from solver.reasons.reason import Reason
+from tenants.platform.units import unit_text
 
 _CLAIMANT = ("overtaken", "booking")
 
@@ -17,14 +18,22 @@ def sentence(why: Reason) -> str:
     Raises:
         KeyError: no sentence for its code, or a fact is missing.
     """
-    return sentence_of(why.code, Facts(why.numbers))
+    facts = Facts(why.numbers)
+    return unit_text(sentence_of(why.code, facts), facts.of_class)
 
 
-def stored_sentence(data: Mapping[str, Any]) -> str:
-    """Returns the sentence of a stored reason; an old one has the sentence it was stored with."""
+def stored_sentence(data: Mapping[str, Any], *, are_cores: bool = False) -> str:
+    """Returns the sentence of a stored reason; an old one has the sentence it was stored with.
+    `are_cores`: it is about a booking of host cores."""
     if "sentence" in data:
         return str(data["sentence"])
-    return sentence_of(data["code"], Facts(data["numbers"]))
+    facts = Facts(data["numbers"])
+    return unit_text(sentence_of(data["code"], facts), facts.of_class, are_cores=are_cores)
+
+
+def sentence_for(ask: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Returns the sentence of a stored reason of a booking with this request."""
+    return stored_sentence(data, are_cores=bool(ask.get("host")))
 
 
 def reason_data(why: Reason) -> dict[str, Any]:
@@ -42,13 +51,14 @@ def reason_data(why: Reason) -> dict[str, Any]:
     }
 
 
-def reason_shown(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a stored reason with its sentence, as REST and pages show it."""
+def reason_shown(data: Mapping[str, Any], ask: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns a stored reason with its sentence, as REST and pages show it; `ask` is the request of its
+    booking."""
     return {
         "rule": data["rule"],
         "code": data["code"],
         "check": data["check"],
-        "sentence": stored_sentence(data),
+        "sentence": sentence_for(ask or {}, data),
         "numbers": data["numbers"],
         "frees_at": data["frees_at"],
     }

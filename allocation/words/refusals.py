@@ -10,12 +10,13 @@ from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 from allocation.words import asks, request_refusals, site_refusals
 from allocation.words.amounts import Facts
 from tenants.platform.coded import Coded
+from tenants.platform.units import unit_text
 
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
-    text = _SENTENCES[code]
-    return text(Facts(facts)) if callable(text) else str(text % Facts(facts))
+    text, known = _SENTENCES[code], Facts(facts)
+    return unit_text(text(known) if callable(text) else str(text % known), known.of_class)
 
 
 def sentences_add(sentences: Mapping[str, Promise]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from allocation.queries.fleet.catalogue import class_labels, zone_labels
+from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.words.amounts import class_names
 
 
@@ -16,5 +16,5 @@ class ClassNamesMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Returns the view's response. The labels are read by the first sentence that needs one."""
-        with class_names(class_labels, zone_labels):
+        with class_names(class_labels, zone_labels, host_classes):
             return self.get_response(request)

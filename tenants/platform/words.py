@@ -7,6 +7,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from tenants.platform.units import unit_text
+
 
 def refusal_text(code: str, /, **facts: Any) -> str:  # noqa: ANN401 (facts of any kind)
     """Returns the sentence of a refusal. KeyError: no such sentence, or a fact is missing."""
@@ -34,7 +36,8 @@ def more_text(more: Mapping[str, str]) -> str:
     if kind in ("length", "shorter", "notice"):
         # What is named is enough: rounded up to a tenth of an hour.
         amount = f"{-(-int(amount) // 360) / 10:.1f}".removesuffix(".0")
-    return _more(kind, 1 if amount == "1" else 2) % {"amount": amount}
+    text = _more(kind, 1 if amount == "1" else 2) % {"amount": amount}
+    return unit_text(text, more.get("gpu_class", ""))
 
 
 def _more(kind: str, count: int) -> str:
@@ -133,6 +136,7 @@ NOUNS: dict[str, Promise] = {
     "operator's role": gettext_lazy("operator's role"),
     "plan": gettext_lazy("plan"),
     "notebook": gettext_lazy("notebook"),
+    "script": gettext_lazy("script"),
     "pause": gettext_lazy("pause"),
     "appeal": gettext_lazy("objection"),
     "hand-over": gettext_lazy("hand-over"),

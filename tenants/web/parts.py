@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from tenants.platform.errors import Refused
+from tenants.platform.units import unit_noun
 
 register = template.Library()
 INDENTATION = re.compile(r"\n\s*")
@@ -112,6 +113,12 @@ def kpi(name: str, value: object, unit: str = "", note: str = "", figure: str = 
         format_html(" <small>{}</small>", unit) if unit else "",
         format_html('<dd class="d">{}</dd>', note) if note else "",
     )
+
+
+@register.filter
+def unit(gpu_class: str) -> str:
+    """What a class has, by its slug: `GPU` or `core`."""
+    return unit_noun(gpu_class)
 
 
 def counted(number: int | str, noun: str) -> str:

@@ -9,6 +9,7 @@ from django.http import QueryDict
 
 from tenants.models import Project, Tenant
 from tenants.platform.errors import Refused, invalid
+from tenants.platform.units import unit_noun, unit_text
 from tenants.queries import ClassShares, ShareRow
 from tenants.services import (
     Share,
@@ -76,7 +77,7 @@ class QuotaRow:
     @property
     def words(self) -> str:
         """Returns the bar as text."""
-        limit = f"at most {self.limit} including borrowed GPUs" if self.limit else "no limit of its own"
+        limit = f"at most {self.limit} with what is borrowed" if self.limit else "no limit of its own"
         used = f"{self.used} in use"
         used += f", {self.borrowed} of them borrowed" if self.borrowed else ""
         return f"{used}; {self.guaranteed} guaranteed, {limit}"
@@ -127,7 +128,7 @@ class ClassCard:
         """Returns the tenant's limit and its cap of GPU-hours as text."""
         limit = self.total.limit if self.total else ""
         words = f"at most {limit} including borrowed GPUs" if limit else "unlimited borrowing"
-        return f"{words}, {self.cap}" if self.cap else words
+        return unit_text(f"{words}, {self.cap}" if self.cap else words, self.slug)
 
 
 def share_read(form: QueryDict) -> Share:
@@ -216,20 +217,20 @@ def _row_to_change(row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedF
     """Returns the row with its inputs, as typed if the form was refused."""
     owner = row.owner
     key = owner.slug if owner_key == "project" else str(owner.id)
-    form = sent.form if sent else QueryDict()
+    form, unit = sent.form if sent else QueryDict(), unit_noun(gpu_class)
     inputs = (
-        ("guaranteed", "Guaranteed", f"GPUs guaranteed to {owner.name}", row.guaranteed, ""),
+        ("guaranteed", "Guaranteed", f"{unit}s guaranteed to {owner.name}", row.guaranteed, ""),
         (
             "borrow",
             "Borrows",
-            f"GPUs that {owner.name} can borrow on top; empty for no limit",
+            f"{unit}s that {owner.name} can borrow on top; empty for no limit",
             row.borrow,
             "no limit",
         ),
         (
             "lend",
             "Lends",
-            f"Idle GPUs of {owner.name} that others can borrow; empty for all",
+            f"Idle {unit}s of {owner.name} that others can borrow; empty for all",
             row.lend,
             "all",
         ),

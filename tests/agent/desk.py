@@ -26,6 +26,7 @@ class Desk:
     portal: Portal
     bookings: dict[str, list[tuple[int, wire.DesiredAllocation]]] = dataclasses.field(default_factory=dict)
     generation: int = 0
+    scripts: tuple[wire.DesiredScript, ...] = ()
 
     def book(self, name: str, *gpus: int, seconds: int = HOUR, data: tuple[str, ...] = ()) -> None:
         """Starts a booking now; its allocations are `name-0`, `name-1`, …"""
@@ -56,7 +57,8 @@ class Desk:
         for parts in self.bookings.values():
             for gpu, each in parts:
                 gpus.setdefault(self.portal.gpus()[gpu], []).append(each)
-        self.portal.publish(a_document(gpus, generation=self.generation))
+        document = a_document(gpus, generation=self.generation)
+        self.portal.publish(dataclasses.replace(document, scripts=self.scripts))
 
     def states(self, name: str) -> set[str]:
         """Returns the states of a booking's allocations in the newest report."""

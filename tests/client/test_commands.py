@@ -6,13 +6,15 @@ import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 from django.test import Client as Browser
 from typer.testing import CliRunner, Result
 
-from allocation.models import Booking, Gpu
+from allocation.features.scripts.models import BookingScript
+from allocation.models import Booking, Gpu, Node
 from allocation.rules.states import State
 from gpu_client import commands, node, session, watching
 from gpu_client.api import Client
@@ -98,6 +100,32 @@ def test_a_token_is_saved_for_its_owner_only(mara: Terminal) -> None:
     refused = mara.run("login", "--url", url, "--token", f"{token}x", status=5)
     assert "Send a valid token" in refused.stderr
     assert not mara.file.exists()
+
+
+def test_what_follows_two_dashes_runs_with_the_booking(mara: Terminal, tmp_path: Path) -> None:
+    refused = mara.run("book", "1", "h100", "2h", "-y", "--", "python", "a b.py", status=3)
+    assert "Only nodes of Slurm run the script" in refused.stderr
+    assert "Say after --" in mara.run("book", "1", "h100", "2h", "-y", "--", status=2).stderr
+    with as_system():
+        Node.objects.update(engine="slurm", agent_version="0.8.0")
+    words = ("book", "1", "h100", "2h", "-y", "--wait", "1", "--")
+    mara.run(*words, "python", "a b.py", "--lr", "3", status=4)
+    reference = mara.json("ls")["items"][0]["number"]
+    assert mara.run("script", reference, "--text").stdout == "python 'a b.py' --lr 3\n"
+    assert "Script" in mara.run("show", reference).stdout
+
+    file = tmp_path / "train.sh"
+    file.write_text("#!/bin/sh\nexit 7\n")
+    booking = json.loads(mara.run(*words[:-1], "--json", "--", str(file), status=4).stdout)
+    with as_system():
+        key = UUID(booking["id"].removeprefix("bk_"))
+        BookingScript.objects.filter(booking=key).update(
+            exit_code=7, ended_at=datetime.now(UTC), log_file="/home/mara/x.log", log="epoch 1\n"
+        )
+    said = mara.run("script", booking["number"]).stdout
+    assert re.match(r"Script: ended with exit code 7 at .*\nThe end of /home/mara/x.log:\nepoch 1\n$", said)
+    file.write_bytes(b"\xff\xfe")
+    assert "can't be read as text" in mara.run(*words, str(file), status=2).stderr
 
 
 def test_advice_is_printed_with_its_workload_if_it_has_one(capsys: pytest.CaptureFixture[str]) -> None:

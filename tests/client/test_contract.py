@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from allocation.rules.states import State
-from gpu_client import availability, clusters, commands, session, watching, words, workloads
+from gpu_client import availability, clusters, commands, scripts, session, watching, words, workloads
 from gpu_client import states as client_states
 from gpu_client.api import OPERATIONS
 from tests.servers.servers import ROOT
@@ -17,7 +17,7 @@ from tests.servers.servers import ROOT
 READ = {
     "BookingOut": (
         "id number name state project owner tier request window price allocations waiting ready_at"
-        " ended_at extension_until"
+        " ended_at extension_until script ask"
     ),
     "WindowOut": "starts ends planned_starts planned_ends",
     "PriceOfBooking": "held currency",
@@ -43,6 +43,7 @@ READ = {
     "FreeOut": "starts ends whole_gpus",
     "HeatOut": "wait_hours price currency pause_risk",
     "KpiOut": "name gpu_hours measured_gpu_hours utilisation began wait_p50_seconds pauses spend",
+    "ScriptOut": "text exit_code ended ended_at log_file log",
     "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",
     "BudgetOut": "name project level starts ends amount currency spent held left",
@@ -61,7 +62,7 @@ READ = {
 SENT = {
     "NewBookingInRequest": {
         *("project", "tier", "request", "quote", "name", "labels", "external_ref", "workload"),
-        *("array", "parallel", "zone"),
+        *("array", "parallel", "zone", "script"),
     },
     "ResultInRequest": {"result"},
     "ProgressInRequest": {"step", "of", "unit", "metrics"},
@@ -108,7 +109,10 @@ def test_every_field_is_in_its_schema(document: dict[str, Any]) -> None:
 
 def test_no_command_reads_a_field_that_is_not_checked() -> None:
     source = "".join(
-        map(inspect.getsource, (availability, clusters, commands, session, watching, words, workloads))
+        map(
+            inspect.getsource,
+            (availability, clusters, commands, scripts, session, watching, words, workloads),
+        )
     )
     read = set(re.findall(r"""\[["']([a-z_]+)["']\]""", source))
     checked = {field for fields in READ.values() for field in fields.split()}

@@ -78,6 +78,8 @@ class Cluster:
         self._min_job_age = min_job_age
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.conf = root / "etc" / "slurm.conf"
+        self.logs = root / "logs"
+        """Where every account may write, as the homes of system accounts can't be."""
         self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.conf)}
 
     def start(self) -> None:
@@ -206,6 +208,8 @@ class Cluster:
         for name in ("etc", "state", "spool", "log", "run", "munge", "dev"):
             (self.root / name).mkdir(parents=True)
         self.root.chmod(0o755)
+        self.logs.mkdir()
+        self.logs.chmod(0o1777)
         (self.root / "munge").chmod(0o711)
         key = self.root / "munge" / "key"
         key.write_bytes(os.urandom(1024))

@@ -24,5 +24,6 @@ class Engine(EngineProcess):
             "GPU_AGENT_NODES": nodes,
             "GPU_AGENT_GPU_MODELS": MODELS,
             "GPU_AGENT_HOOKS": str(hooks),
+            "GPU_AGENT_SLURM_LOGS": str(cluster.logs),
         }
         super().__init__(portal, state, options)

@@ -25,9 +25,10 @@ NOBODY = {
 
 ONLY_WEB = {
     ("allocation_statementexport", "portal_ops", "INSERT"),
+    ("allocation_bookingscript", "portal_ops", "SELECT"),
     *(
         (f"allocation_{name}", role, "INSERT")
-        for name in ("notebook", "notebookentry", "handover", "pauseappeal", "sparecores")
+        for name in ("notebook", "notebookentry", "handover", "pauseappeal", "sparecores", "bookingscript")
         for role in WORKERS
     ),
     *(
@@ -36,7 +37,8 @@ ONLY_WEB = {
     ),
 }
 """Members have files of statements made, start notebooks, hand over, contest pauses, choose cores; operators
-and workers do none of this. Workers cut no limits and save no views."""
+and workers do none of this. Members send scripts, of which operators read only how they ended. Workers cut no
+limits and save no views."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

@@ -41,12 +41,13 @@ from allocation.api.bookings.shapes import (
 from allocation.api.bookings.why import WhyOut, why
 from allocation.models import Booking
 from allocation.points.arrays import arrays
+from allocation.points.bookings import script_keep
 from allocation.queries.bookings.booking_list import with_labels
 from allocation.queries.bookings.decided import (
     DecidedBooking,
     bookings_decided,
 )
-from allocation.queries.fleet.catalogue import class_labels, zone_labels
+from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.rules.states import State
 from allocation.services.bookings.change.changes import (
     Patch,
@@ -129,7 +130,7 @@ class Bookings(ApiView):
                 answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
-        @class_names(class_labels, zone_labels)
+        @class_names(class_labels, zone_labels, host_classes)
         def work() -> Response:
             body = with_array(self.actor, sent, self.now)
             wanted = booking_request_of(self.actor, body, self.now)
@@ -140,6 +141,7 @@ class Bookings(ApiView):
             else:
                 with request_lines(body, wanted):
                     booking = booking_create(self.actor, wanted, self.now, key)
+            script_keep(booking, sent.get("script"))
             if sent.get("depends_on"):
                 parents = [(each["booking"], each["needs"]) for each in sent["depends_on"]]
                 dependencies_add(self.actor, booking, parents)

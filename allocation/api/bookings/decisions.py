@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocation.models import Booking, BookingChange
-from allocation.words.reasons import stored_sentence
+from allocation.words.reasons import sentence_for
 from allocation.words.refusals import refusal_text
 from solver.reasons.catalogue import BY_ID
 from tenants.platform.errors import Refused
@@ -67,7 +67,7 @@ def booking_refusal(booking: Booking) -> Refused:
     """The decision that refuses a booking, as a problem."""
     sentence = refusal_text("not_placed", label=booking.label)
     numbers = {"booking": booking.label, "decision_id": booking.decision_id}
-    return _refusal(booking.reasons, booking.alternatives, sentence, numbers)
+    return _refusal(booking, booking.reasons, booking.alternatives, sentence, numbers)
 
 
 def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
@@ -77,7 +77,7 @@ def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
         if f"ch_{change.id.hex}" == asked and change.state == BookingChange.State.KEPT:
             sentence = refusal_text("keeps_places", label=booking.label)
             numbers = {"booking": booking.label}
-            return _refusal(change.reasons, change.alternatives, sentence, numbers)
+            return _refusal(booking, change.reasons, change.alternatives, sentence, numbers)
     return None
 
 
@@ -112,6 +112,7 @@ def _apart(numbers: Mapping[str, Any], alternatives: Sequence[Any]) -> list[dict
 
 
 def _refusal(
+    booking: Booking,
     reasons: Sequence[Mapping[str, Any]],
     alternatives: Sequence[Any],
     sentence: str,
@@ -124,7 +125,7 @@ def _refusal(
         alternatives = _apart(reason.get("numbers", {}), alternatives)
     return Refused(
         code=reason.get("code", "refused"),
-        sentence=stored_sentence(reason) if reason else sentence,
+        sentence=sentence_for(booking.ask, reason) if reason else sentence,
         rule=rule.id if rule else None,
         owner=rule.owner if rule else None,
         param="request",

@@ -143,6 +143,12 @@ class NewBookingIn(BookingIn):
         required=False, min_value=1, help_text="Failed elements after which no more are run."
     )
 
+    script = serializers.CharField(
+        required=False,
+        trim_whitespace=False,
+        help_text="A program, at most 16 KiB of text, that runs as your account when the booking starts on"
+        " a node of Slurm. The booking ends with it. After a pause it starts from its beginning.",
+    )
     depends_on = ParentIn(
         many=True,
         required=False,

@@ -432,7 +432,7 @@ def _planned_start(booking: Booking, moved: Iterable[MovedStart]) -> dict[str, A
         "strength": booking.planned_strength or PlannedStrength.EXPECTED,
         "earliest": starts,
         "latest": starts if latest is None else max(starts, latest),
-        "sentence": mover_text(booking.planned_strength),
+        "sentence": mover_text(booking.planned_strength, booking.planned_class),
         "moved_by": last,
     }
 
@@ -445,5 +445,5 @@ def _waiting(booking: Booking, estimate: datetime | None) -> dict[str, Any] | No
         "expected_end": None if booking.is_unplanned else booking.planned_ends,
         "estimated_start": estimate,
         "gpu_class": booking.planned_class,
-        "reasons": [reason_shown(reason) for reason in booking.reasons],
+        "reasons": [reason_shown(reason, booking.ask) for reason in booking.reasons],
     }

@@ -119,7 +119,7 @@ def why(booking: Booking, now: datetime, actor: Actor | None = None) -> dict[str
             "expected_start": None if is_over else booking.expected_start,
             "estimated_start": estimated_starts([booking]).get(booking.id),
             "expected_range": booking_start_range(booking, now),
-            "checks": [_check_data(each) for each in start_checks(booking, frozen)],
+            "checks": [_check_data(each, booking) for each in start_checks(booking, frozen)],
             "ahead": waits.ahead,
             "holders": waits.holders,
             "changes": waits.changes,
@@ -131,6 +131,6 @@ def why(booking: Booking, now: datetime, actor: Actor | None = None) -> dict[str
     return dict(data.data)
 
 
-def _check_data(found: StartCheck) -> dict[str, Any]:
-    reasons = [reason_shown(each) for each in found.reasons]
+def _check_data(found: StartCheck, booking: Booking) -> dict[str, Any]:
+    reasons = [reason_shown(each, booking.ask) for each in found.reasons]
     return {"check": found.check, "name": CHECKS[found.check], "passed": found.passed, "reasons": reasons}

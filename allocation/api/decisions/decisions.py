@@ -242,7 +242,7 @@ def _line(changed: ChangedBooking, number: int, now: datetime) -> dict[str, Any]
         "state": booking.state,
         "latest": is_latest,
         "events": changed.events,
-        "reasons": [reason_shown(each) for each in booking.reasons] if is_latest else [],
+        "reasons": [reason_shown(each, booking.ask) for each in booking.reasons] if is_latest else [],
         "holders": _holders(booking, now) if is_latest else [],
     }
 

@@ -1,7 +1,7 @@
 """The card of demand on the page of figures, when to book, and the capacity report."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
@@ -29,6 +29,7 @@ from billing.rules import rate_text
 from tenants.access import Actor
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
+from tenants.platform.units import unit_noun, unit_text
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page, zone_of
 
@@ -65,12 +66,14 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         )
         for each, kinds in found.items()
     ]
+    chart = demand_chart(
+        past, forecast.low, forecast.middle, forecast.high, forecast.at, capacity.get(name, 0)
+    )
     card = {
         "label": forecast.gpu_class.label,
-        "kind": DemandKind(kind).label,
-        "chart": demand_chart(
-            past, forecast.low, forecast.middle, forecast.high, forecast.at, capacity.get(name, 0)
-        ),
+        "kind": unit_text(DemandKind(kind).label, name),
+        "chart": replace(chart, text=unit_text(chart.text, name)),
+        "unit": unit_noun(name),
         "classes": classes,
         "gpus": capacity.get(name, 0),
         "is_site": actor is None,

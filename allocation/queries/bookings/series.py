@@ -9,7 +9,7 @@ from allocation.models import Booking, Series
 from allocation.rules.ask.when.recurrence_words import recurrence_words
 from allocation.rules.recurrence import recurrence_read
 from allocation.rules.states import OPEN, State
-from allocation.words.reasons import stored_sentence
+from allocation.words.reasons import sentence_for
 
 UNSUCCESSFUL = (State.REFUSED, State.REJECTED, State.EXPIRED)
 
@@ -82,5 +82,5 @@ def _date(row: Booking) -> SeriesDate:
         starts=row.starts or row.not_before,
         booking=row,
         code=reason.get("code", ""),
-        sentence=stored_sentence(reason) if reason else "",
+        sentence=sentence_for(row.ask, reason) if reason else "",
     )

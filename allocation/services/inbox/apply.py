@@ -219,11 +219,13 @@ def _devices_keep(node: Node, report: wire.Report, now: datetime) -> None:
     """Keeps what a node says of its devices besides their runs, and of the data of starts."""
     unbooked_use_apply(node, report, now)
     withheld_apply(node, report)
-    said = [
-        each for each in report.allocations if each.staging or _has_fetched(each) or each.state == "failed"
-    ]
+    said = [each for each in report.allocations if _has_begun(each) or each.state == "failed"]
     for keep in START_REPORTS if said else ():
         keep(node, said, now)
+
+
+def _has_begun(item: wire.ReportedAllocation) -> bool:
+    return bool(item.staging) or item.script is not None or _has_fetched(item)
 
 
 def _has_fetched(item: wire.ReportedAllocation) -> bool:

@@ -7,6 +7,7 @@ from allocation.models import Override
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.platform.errors import invalid
+from tenants.platform.units import unit_text
 from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text
 
 # What an exception allows, by its kind.
@@ -64,7 +65,7 @@ def amount_words(row: Override) -> str:
     """What it is about, as in `2 GPUs more at once (H100)`."""
     number = amount_shown(row)
     many = "" if number == "1" else "s"
-    return _WORDS[Override.Kind(row.kind)].format(
+    text = _WORDS[Override.Kind(row.kind)].format(
         number=number,
         s=many,
         gpus=f"{number} GPU{many}",
@@ -73,3 +74,4 @@ def amount_words(row: Override) -> str:
         tier=row.tier,
         gpu_class=row.gpu_class,
     )
+    return unit_text(text, row.gpu_class_id or "")

@@ -13,6 +13,7 @@ import wire
 from allocation.models import Allocation, Gpu, MigPlacement, Node, Pause
 from allocation.models.bookings import booking_node_name
 from allocation.points import more_cores, nodes_with_data, notebooks_ordered, slices_ahead
+from allocation.points.bookings import scripts_ordered
 from allocation.services.nodes.fleet import agent_supports, node_key
 from allocation.services.nodes.unbooked_use import escalation_of
 from allocation.services.record.open_pauses import OPEN
@@ -54,7 +55,7 @@ _Run = tuple[UUID, datetime]
 class _Site:
     """Data of all the nodes: GPUs in order, allocations, suspended work and gangs by node; open
     pauses by booking; profile numbers by model and name; notebooks by node; slices to make ahead by GPU;
-    nodes that list data sets; cores that may be lent by booking."""
+    nodes that list data sets; cores that may be lent by booking; scripts by node."""
 
     gpus: Mapping[UUID, Sequence[Gpu]]
     allocations: Mapping[UUID, Sequence[Allocation]]
@@ -66,6 +67,7 @@ class _Site:
     prepared: Mapping[UUID, tuple[wire.DesiredSlice, ...]]
     with_data: frozenset[UUID]
     more_cores: Mapping[UUID, int]
+    scripts: Mapping[UUID, tuple[wire.DesiredScript, ...]]
 
 
 def desired_documents(nodes: Sequence[Node], epoch: int) -> list[wire.Desired]:
@@ -101,7 +103,12 @@ def _read(nodes: Sequence[Node]) -> _Site:
         prepared=slices_ahead([node.id for node in nodes]),
         with_data=nodes_with_data([node.id for node in nodes]),
         more_cores=more_cores(bookings),
+        scripts=scripts_ordered([node.id for node in nodes if _runs_scripts(node)]),
     )
+
+
+def _runs_scripts(node: Node) -> bool:
+    return node.engine == Node.Engine.SLURM and agent_supports(node, wire.SCRIPTS_SINCE)
 
 
 def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
@@ -136,6 +143,7 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
         suspended=frozen.kept if knows_pauses else None,
         ladder=escalation_of(node),
         notebooks=site.notebooks.get(node.id, ()),
+        scripts=site.scripts.get(node.id, ()),
     )
 
 

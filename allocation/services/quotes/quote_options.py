@@ -27,6 +27,7 @@ from billing.rules import LEDGER_STEP, UNITS_PER_GPU, ledger_amount
 from solver import QUARTER, Option, Shape
 from solver.model.inputs import Strength
 from tenants.models import Tier
+from tenants.platform.units import unit_text
 
 DAY, HOUR = 86_400, 3600
 QUARTERS = range(DAY // QUARTER)
@@ -91,7 +92,7 @@ class QuoteOption:
     @property
     def sentence(self) -> str:
         """Whose bookings could make the start later, once it is booked."""
-        return mover_text(self.strength)
+        return mover_text(self.strength, self.gpu_class)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,13 @@ def quote_option(
     rate = rate_of_all(rates) if ask.groups else rates[0]
     risk = market.risk_of(option, tier)
     requested_start = seconds(max(filter(None, (asked.starts, asked.not_before, market.now))))
+    notes = (
+        *losses(option, asked, tiers, market.sizes),
+        *_victim_notes(option),
+        *_notes(option, tier, is_late=option.starts > requested_start),
+        *_mixed_note(option, tier),
+        *_method_note(option, tier),
+    )
     return QuoteOption(
         kind=option.kind,
         tier=tier.slug,
@@ -221,13 +229,7 @@ def quote_option(
         strength=option.strength,
         latest=market.latest_start(option, tier.slug),
         lines=tuple(_lines(ask, rates)) if ask.groups else (),
-        notes=(
-            *losses(option, asked, tiers, market.sizes),
-            *_victim_notes(option),
-            *_notes(option, tier, is_late=option.starts > requested_start),
-            *_mixed_note(option, tier),
-            *_method_note(option, tier),
-        ),
+        notes=tuple(unit_text(each, option.gpu_class) for each in notes),
     )
 
 

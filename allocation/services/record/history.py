@@ -30,6 +30,7 @@ class Event:
 
     def row(self, booking: Booking, now: datetime) -> BookingEvent:
         """Returns the row without writing it; `events_add` writes many at once."""
+        text = self.sentence.of_cores() if (booking.ask or {}).get("host") else self.sentence
         trace = {name: value for name, value in log_ids_now().items() if name == "trace"}
         return BookingEvent(
             tenant_id=booking.tenant_id,
@@ -38,9 +39,9 @@ class Event:
             at=max(now, booking.changed_at or now),
             kind=self.kind,
             state=booking.state,
-            sentence=str(self.sentence)[:300],
+            sentence=str(text)[:300],
             actor_id=self.actor_id,
-            detail={**self.detail, "text": self.sentence.data(), **trace},
+            detail={**self.detail, "text": text.data(), **trace},
         )
 
 

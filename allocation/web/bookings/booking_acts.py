@@ -31,6 +31,7 @@ from allocation.web.bookings.earlier_options import earlier_ask
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import what_words
 from allocation.web.parts.times import length_words, moment_words
+from allocation.words.amounts import unit_of
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
@@ -121,7 +122,7 @@ def _undo(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -
 
 def _still_needed(request: HttpRequest, actor: Actor, booking: Booking, now: datetime) -> str:
     booking_still_needed(actor=actor, booking=booking, now=now)
-    return "The GPUs stay with this booking."
+    return f"The {unit_of(booking.ask)}s stay with this booking."
 
 
 @require_POST
@@ -154,7 +155,7 @@ def release_question(booking: Booking, ctx: PageContext) -> Confirmation:
             *_fee(booking, fee),
             f"{back} is returned to {booking.project.name}; "
             f"{money_text(spent_so_far(booking, ctx.now), booking.currency)} stays charged.",
-            "This can't be undone: others can get the GPUs immediately.",
+            f"This can't be undone: others can get the {unit_of(booking.ask)}s immediately.",
         ),
         button=f"Release and get {back} back",
         back=f"{ctx.base}bookings/{booking.label}",
@@ -193,8 +194,8 @@ def _fee(booking: Booking, fee: Decimal) -> Iterator[str]:
     if fee:
         amount, notice = money_text(fee, booking.currency), length_words(booking.notice_seconds)
         yield (
-            f"{amount} is charged: {booking.late_share} % of the price of GPUs that are given up "
-            f"less than {notice} before."
+            f"{amount} is charged: {booking.late_share} % of the price of {unit_of(booking.ask)}s that are "
+            f"given up less than {notice} before."
         )
 
 

@@ -52,6 +52,7 @@ from allocation.web.parts.planned_start import (
 )
 from allocation.web.parts.times import moment_words
 from allocation.web.parts.use_chart import use_card
+from allocation.words.amounts import unit_of
 from billing.rules import money_text
 from tenants.access import Actor
 from tenants.models import GpuClass
@@ -255,7 +256,7 @@ def titles_of(booking: Booking) -> Titles:
     """Returns the headings for a booking in its state."""
     state = State(booking.state)
     no_place = "It was never placed."
-    devices = "cores" if booking.ask.get("host") else "GPUs"
+    devices = f"{unit_of(booking.ask)}s"
     if state == State.REQUESTED:
         no_place = "Being planned."
     elif state == State.AWAITING_APPROVAL:

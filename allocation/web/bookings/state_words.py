@@ -11,7 +11,7 @@ from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.notice import paused_words
 from allocation.web.parts.planned_start import mover_words, waiting_words
 from allocation.web.parts.times import clock, length_words, moment_words
-from allocation.words.reasons import stored_sentence
+from allocation.words.reasons import sentence_for
 from billing.rules import money_text
 from solver import UNITS_PER_GPU
 from tenants.models import Tier
@@ -102,11 +102,11 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
         until = moment_words(booking.extension_until, ctx.zone, ctx.now)
         return f"An extension until {until} is being decided."
     if state in (State.REFUSED, State.EXPIRED) or _is_stalled(booking):
-        return stored_sentence(booking.reasons[0]) if booking.reasons else ""
+        return sentence_for(booking.ask, booking.reasons[0]) if booking.reasons else ""
     sayings = {
         State.ENDED: OUTCOMES.get(booking.outcome, booking.outcome).capitalize() + ".",
         State.QUEUED: _lost(booking)
-        + (stored_sentence(booking.reasons[0]) if booking.is_unplanned else mover_words(booking)),
+        + (sentence_for(booking.ask, booking.reasons[0]) if booking.is_unplanned else mover_words(booking)),
         State.REQUESTED: str(ctx.frozen["sentence"])
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",

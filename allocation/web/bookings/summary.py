@@ -36,10 +36,12 @@ from allocation.web.bookings.state_words import (
     idle_words,
 )
 from allocation.web.parts.times import length_words, moment_words, window_words
-from allocation.words.reasons import stored_sentence
+from allocation.words.amounts import unit_of
+from allocation.words.reasons import sentence_for
 from allocation.words.where import where_words
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
+from tenants.platform.units import unit_text
 from tenants.platform.words import more_text
 from wire.kubernetes_names import queue_names, rank_name
 
@@ -115,6 +117,25 @@ class BookingSummary:
     borrowed: str
     more: str
     more_words: str
+    unit: str
+    """`GPU` or `core`."""
+
+    def worded(self) -> "BookingSummary":
+        """Returns it with the noun of what the booking is for. What people wrote is in none of these."""
+
+        def said(text: str) -> str:
+            return unit_text(text, are_cores=self.unit != "GPU")
+
+        return replace(
+            self,
+            headline=said(self.headline),
+            detail=said(self.detail),
+            checks=tuple(replace(each, sentences=tuple(map(said, each.sentences))) for each in self.checks),
+            no_later=said(self.no_later),
+            idle=said(self.idle),
+            borrowed=said(self.borrowed),
+            more_words=said(self.more_words),
+        )
 
 
 def booking_summary(
@@ -148,7 +169,8 @@ def booking_summary(
         more=urlencode(more),
         more_words=more_text(more) if more else "",
         borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
-    )
+        unit=unit_of(booking.ask),
+    ).worded()
 
 
 def _no_later(booking: Booking, ctx: PageContext) -> str:
@@ -250,7 +272,7 @@ def _check(booking: Booking, check: StartCheck, ctx: PageContext) -> Check:
     # What explains is left out next to what blocks; borrowed GPUs have a line of their own.
     reasons = [each for each in check.reasons if is_delay(each) == blocks and each.get("code") != "borrowed"]
     is_behind = check.check == "line" and bool(ctx.ahead)
-    sentences = tuple(stored_sentence(each) for each in reasons)
+    sentences = tuple(sentence_for(booking.ask, each) for each in reasons)
     return Check(
         name=CHECKS[check.check],
         blocks=blocks or is_behind,

@@ -29,7 +29,7 @@ from allocation.services.decide.replays import replay_by_operator, replay_reques
 from allocation.web.parts.planned_start import holder_lines, moved_lines
 from allocation.web.parts.state_pills import state_pill
 from allocation.web.parts.times import moment_words
-from allocation.words.reasons import stored_sentence
+from allocation.words.reasons import sentence_for
 from tenants.access import Actor
 from tenants.models import Tenant, User
 from tenants.platform.costly import costly
@@ -117,7 +117,7 @@ def _reasons(
         said.add(changed.moved.sentence)
         yield Why(changed.moved.sentence, "")
     for stored in changed.booking.reasons if is_latest else ():
-        sentence = stored_sentence(stored)
+        sentence = sentence_for(changed.booking.ask, stored)
         if sentence not in said:
             said.add(sentence)
             yield Why(sentence, _frees(stored, zone, now))

@@ -49,6 +49,7 @@ from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
+from tenants.platform.units import unit_noun
 from tenants.services import gpus_text, project_labels_set
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
@@ -198,16 +199,16 @@ def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
 
 
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
-    used = gpus_text(line.used)
+    used, unit = gpus_text(line.used), unit_noun(line.gpu_class)
     whose = "tenant limit" if line.of_tenant else "limit"
     at_times = "a limit at this time of the week or year"
     notes = []
     if line.guaranteed:
         notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
     if line.limit is None:
-        words = f"{counted(used, 'GPU')}, no limit"
+        words = f"{counted(used, unit)}, no limit"
     else:
-        words = f"{used} of {counted(gpus_text(line.limit), 'GPU')}"
+        words = f"{used} of {counted(gpus_text(line.limit), unit)}"
         if line.is_dated:
             notes.append(at_times)
         if line.of_tenant:

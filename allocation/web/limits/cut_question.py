@@ -9,6 +9,7 @@ from django.utils import timezone
 from allocation.web.parts.times import moment_words
 from tenants.platform.errors import Refused
 from tenants.platform.forms.confirm import Choice, Confirmation
+from tenants.platform.units import unit_text
 from tenants.services import gpus_text
 from tenants.services.limit_changes import CHOSEN, AboveRow, Cut, CutAnswer, CutEffect, Most
 from tenants.web.parts import counted
@@ -97,7 +98,7 @@ def lost_by(effect: CutEffect, zone: tzinfo, now: datetime) -> tuple[str, ...]:
     rows = [_row(each, effect.after, zone, now) for each in effect.rows[:MOST_ROWS]]
     more = len(effect.rows) - MOST_ROWS
     left = [f"And {counted(str(more), 'booking')} more."] if more > 0 else []
-    return (f"{first} {use}", *rows, *left)
+    return tuple(unit_text(each, effect.gpu_class) for each in (f"{first} {use}", *rows, *left))
 
 
 def cut_confirmation(save: Callable[[Cut], object], back: str) -> Confirmation | None:

@@ -20,6 +20,7 @@ from tenants.models import DatedGuarantee, Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run, id_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.units import unit_text
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.rules.operator_roles import Area
 from tenants.services import (
@@ -167,7 +168,7 @@ def _cut(changed: ChangedRow, card: ClassShares | None, uses: Uses) -> tuple[str
     except Refused:
         return None
     used = uses.get((row.owner.id, card.gpu_class.slug), UseNow())
-    lost = _lost_guarantee(row, after, used)
+    lost = tuple(unit_text(each, card.gpu_class.slug) for each in _lost_guarantee(row, after, used))
     if not lost:
         return None
     if used.planned:
@@ -207,10 +208,10 @@ def _project_saved(actor: Actor, cut: Cut, row: ChangedRow) -> str:
     if row.is_share:
         project, share = project_to_limit(actor, row.owner), share_read(row.values)
         quota_set(actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now, cut=cut)
-        return share_text(project.name, share)
+        return unit_text(share_text(project.name, share), row.gpu_class)
     project, more = access_project(actor, row.owner, "project"), weights_caps_read(row.values)
     quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now, cut=cut)
-    return weights_caps_text(project.name, more)
+    return unit_text(weights_caps_text(project.name, more), row.gpu_class)
 
 
 def _tenant_saved(operator: User, cut: Cut, row: ChangedRow) -> str:
@@ -223,12 +224,12 @@ def _tenant_saved(operator: User, cut: Cut, row: ChangedRow) -> str:
         tenant_quota_set(
             operator=operator, tenant=tenant, gpu_class=row.gpu_class, share=share, now=now, cut=cut
         )
-        return share_text(tenant.name, share)
+        return unit_text(share_text(tenant.name, share), row.gpu_class)
     more = weights_caps_read(row.values)
     tenant_quota_more_set(
         operator=operator, tenant=tenant, gpu_class=row.gpu_class, more=more, now=now, cut=cut
     )
-    return weights_caps_text(tenant.name, more)
+    return unit_text(weights_caps_text(tenant.name, more), row.gpu_class)
 
 
 urlpatterns = [

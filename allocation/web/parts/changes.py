@@ -17,7 +17,7 @@ from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import moment_words
 from allocation.words.amounts import class_name
 from allocation.words.changes import NAMES, TIMES, value_text
-from allocation.words.reasons import stored_sentence
+from allocation.words.reasons import sentence_for
 
 # For this long after it was answered the page says that a change was not possible.
 SHOWN = timedelta(days=1)
@@ -68,7 +68,7 @@ def shown_change(booking: Booking, zone: tzinfo, now: datetime) -> ShownChange |
         is_open=is_open,
         decides=decides,
         differences=tuple(wish_lines(change, zone, now)),
-        reasons=tuple(stored_sentence(each) for each in change.reasons),
+        reasons=tuple(sentence_for(booking.ask, each) for each in change.reasons),
         alternatives=tuple(_alternative(each, zone, now) for each in change.alternatives),
         waits=waits,
         can_wait=is_kept and can_wait(change, booking, now),

@@ -106,7 +106,7 @@ def waiting_words(booking: Booking, zone: tzinfo, now: datetime) -> str:
 
 def mover_words(booking: Booking) -> str:
     """Returns who can still make the planned start later."""
-    return mover_text(booking.planned_strength)
+    return mover_text(booking.planned_strength, booking.planned_class)
 
 
 def start_basis(found: StartRange | None, strength: str | None = None) -> str:

@@ -137,7 +137,7 @@ def _facts(curve: UseCurve) -> tuple[tuple[str, str], ...]:
             found.append((name, f"{value:.0f} {unit}"))
     power = _average(points, lambda point: point.power_mw)
     if power is not None:
-        found.append(("Power, each GPU", f"{power / 1000:.0f} W"))
+        found.append(("Power, each device", f"{power / 1000:.0f} W"))
     energy = [point.energy_mj for point in points if point.energy_mj is not None]
     if energy:
         found.append(("Energy", f"{sum(energy) / 3.6e9:.2f} kWh"))

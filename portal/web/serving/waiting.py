@@ -21,7 +21,7 @@ from django.http.response import HttpResponseBase
 from redis.exceptions import RedisError
 
 from allocation.queries.bookings.decided import bookings_decided, decided_bookings_read
-from allocation.queries.fleet.catalogue import class_labels, zone_labels
+from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.services.publish.live import DECIDED_CHANNEL
 from allocation.words.amounts import class_names
 from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
@@ -197,7 +197,7 @@ def answers_of(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
     for tenant, waiters in everybody.items():
         try:
             # It is no part of the request that waited: its middlewares have ended.
-            with tenant_tx(tenant), class_names(class_labels, zone_labels):
+            with tenant_tx(tenant), class_names(class_labels, zone_labels, host_classes):
                 answers += _answers_in(waiters)
         except DatabaseError as error:
             logger.warning("Waiting requests are not answered with their decisions: %s", error)

@@ -5,16 +5,19 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Allocation, Booking, Gpu, GpuModel, Node, Rack
 from allocation.services.decide.cycle import cycle_run
+from allocation.services.runs.start import starts_due
 from billing.services import price_book_publish
 from tenants.models import GpuClass, Tier
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_quota
 from tests.roles import as_system
 from tests.servers.servers import Servers
+from tests.web.flat import flat
 
 pytestmark = pytest.mark.races
 CORES, MEMORY_MB = 16, 65_536
@@ -137,3 +140,20 @@ def test_gpus_are_booked_as_if_there_were_no_cores(site: Site) -> None:
         states = dict(Booking.objects.values_list("planned_class", "state"))
     assert set(states) == {"cpu", "h100"}
     assert set(states.values()) <= {"scheduled", "starting"}
+
+
+@pytest.mark.usefixtures("cores")
+def test_sentences_about_cores_name_no_gpu(site: Site) -> None:
+    label = said(booked(site))["number"]
+    decided()
+    with as_system():
+        starts_due(timezone.now())
+    events = [each["sentence"] for each in said(site.researcher.get(f"bookings/{label}/events"))["items"]]
+    assert any("the cores" in each for each in events), events
+    client = Client()
+    client.force_login(site.people["researcher"])
+    for path in (f"bookings/{label}", f"bookings/{label}?act=release"):
+        page = client.get(f"/t/helix/{path}").content.decode()
+        assert "GPU" not in flat(page[page.index("<main") : page.index("</main>")])
+    page = flat(client.get("/t/helix/book?q=500+cores+4h").content.decode())
+    assert "Ask for 484 more cores" in page

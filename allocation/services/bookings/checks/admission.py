@@ -33,6 +33,7 @@ from tenants.models import GpuClass, Project, Tier, User
 from tenants.platform.coded import coded
 from tenants.platform.errors import Refused
 from tenants.platform.text import whole_number
+from tenants.platform.units import about_cores
 from tenants.services.input_values import seconds_text
 
 # A window may begin this much in the past: people type, and networks take time.
@@ -81,6 +82,13 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
     use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
     audience_check(use)
     ask = host_settle(ask)
+    with about_cores(are_cores=ask.host):
+        return _settled(use, tiers, ask, now, asker)
+
+
+def _settled(use: TierUse, tiers: Sequence[Tier], ask: AskDocument, now: datetime, asker: Asker) -> Admission:
+    """Checks a request of which it is known whether it is for cores."""
+    project, tier = use.project, use.tier
     units = _units_of(ask)
     ask = pin_resolve(ask)
     _stop_check(use, ask.all_classes)
@@ -89,7 +97,7 @@ def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, 
     requirements_check(
         tenant_id=project.tenant_id,
         person_id=asker.person_id,
-        tier=tier_slug,
+        tier=tier.slug,
         project=project.slug,
         classes=tuple(units),
         now=now,

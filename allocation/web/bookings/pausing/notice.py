@@ -12,10 +12,12 @@ from allocation.rules.states import State
 from allocation.web.bookings.costs import CostLine
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.parts.times import clock, length_words, moment_words
+from allocation.words.amounts import unit_of
 from billing.rules import money_text
 from solver.reasons.catalogue import BY_CODE
 from tenants.models import Tier
 from tenants.platform.errors import Refused
+from tenants.platform.units import unit_text
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 NO_CLAIM = tuple(
@@ -155,7 +157,7 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
         credit = money_text(pause.credit, booking.currency)
         lines.append(CostLine("Credited", credit))
         if pause.relation == PauseRelation.IDLE:
-            lines.append(CostLine("Its GPUs were idle", "no credit, no fee"))
+            lines.append(CostLine(f"Its {unit_of(booking.ask)}s were idle", "no credit, no fee"))
         elif pause.relation:
             lines.append(CostLine("Caused by your organisation", "no credit"))
         charged = money_text(pause.charged, booking.currency)
@@ -163,11 +165,16 @@ def receipt_of(booking: Booking, pause: Pause, ctx: PageContext) -> Receipt:
     return Receipt(
         number=pause.number,
         headline=_outcome(pause),
-        why=f"{_who(pause)} {pause.sentence}".strip(),
+        why=_why(booking, pause),
         lines=tuple(lines),
         basis=f"Rule {pause.rule}, policy {pause.policy_version}"
         + (f", decision {pause.decision_id}" if pause.decision_id else ""),
     )
+
+
+def _why(booking: Booking, pause: Pause) -> str:
+    said = f"{_who(pause)} {pause.sentence}".strip()
+    return unit_text(said, are_cores=bool(booking.ask.get("host")))
 
 
 def _who(pause: Pause) -> str:
@@ -223,7 +230,11 @@ def _steps(booking: Booking, pause: Pause, ctx: PageContext) -> tuple[Step, ...]
     is_out = pause.emptied_at is not None
     is_leaving = pause.acknowledged_at is not None or pause.deadline <= ctx.now
     reached = 4 if pause.resumed_at else 3 if is_out else 2 if is_leaving else 1
-    later = f"≈ {moment_words(resumes, ctx.zone, ctx.now)}" if resumes else "when GPUs are free"
+    later = (
+        f"≈ {moment_words(resumes, ctx.zone, ctx.now)}"
+        if resumes
+        else f"when {unit_of(booking.ask)}s are free"
+    )
     steps = (
         ("Notice", at(pause.notified_at)),
         ("Saving", at(pause.acknowledged_at) or f"until {at(pause.deadline)}"),
@@ -276,7 +287,8 @@ def paused_words(booking: Booking, pauses: Sequence[Pause], ctx: PageContext) ->
         ends = moment_words(last.ends_before, ctx.zone, ctx.now)
         if booking.awaits_check_in:
             return f"It can resume until {ends}; nothing is charged until then."
-        return f"Resumes automatically as soon as GPUs are free, until {ends} at the latest."
+        unit = unit_of(booking.ask)
+        return f"Resumes automatically as soon as {unit}s are free, until {ends} at the latest."
     if booking.awaits_check_in:
         return f"{left} left; nothing is charged until it resumes."
     return f"{left} left. It resumes automatically; nothing is charged until then."

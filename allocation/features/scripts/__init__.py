@@ -1,0 +1,1 @@
+"""Scripts: a program that comes with a booking, runs when it starts, and ends it."""
