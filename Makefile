@@ -65,9 +65,11 @@ test-faults: $(TESTING)
 test-all:
 	@$(MAKE) --no-print-directory test TURN=
 
-# Imports all tests once: says soon what can't be imported, and stores what it compiles.
+# Imports all tests once: says soon what can't be imported, and stores what it compiles. Then runs all
+# migrations, for which the processes of the tests would wait.
 collected: $(TESTING)
 	@found=$$($(BIN)/python -m pytest -qq --collect-only -m "") || { echo "$$found"; exit 1; }
+	@$(BIN)/python -m tests.servers
 
 random: $(TESTING)
 	$(BIN)/python -m tests.worlds --worlds 100 --first-seed 1

@@ -10,11 +10,11 @@ from agent.act.apply import Applier, Outcome, ended_mark_failed
 from agent.act.endings import Endings
 from agent.act.leases import Leases, lapsed_mark_failed, lapsed_of
 from agent.act.step_times import StepTimes
-from agent.act.suspensions import Suspensions
+from agent.act.suspensions import SuspensionLimits, Suspensions
 from agent.act.unbooked_processes import UnbookedProcesses
 from agent.node import Node
 from agent.owners import OwnerChannel
-from agent.plan.targets import GpuTarget, gpu_targets, records_of
+from agent.plan.targets import GpuTarget, gpu_targets, next_boundary, records_of
 from agent.ports import link as links
 from agent.ports.clock import AgreedTime, Clock
 from agent.ports.gpu import GpuError
@@ -59,7 +59,7 @@ class Agent:
             records=records,
             programs=node.programs,
             suspender=node.suspender,
-            limit_mb=node.available_mb,
+            limits=_suspension_limits(node, records),
         )
         self._owners = OwnerChannel(node, records, self._suspensions)
         self._endings = Endings(
@@ -207,9 +207,10 @@ class Agent:
         wall's."""
         steady = self._clock.steady()
         sooner = [self._due["reconcile"]]
-        edge = self._next_boundary()
+        wall = self._clock.wall()
+        edge = next_boundary(self._store.desired, wall)
         if edge is not None:
-            sooner.append(steady + edge - self._clock.wall())
+            sooner.append(steady + edge - wall)
         fence = self._leases.expires_at(self._store.held)
         if fence is not None:
             sooner.append(fence)
@@ -217,14 +218,6 @@ class Agent:
             sooner.append(steady + _PROCESS_POLL_S)
         self._due["reconcile"] = min(sooner)
         return max(0.0, min(self._due.values()) - steady)
-
-    def _next_boundary(self) -> int | None:
-        desired = self._store.desired
-        if desired is None:
-            return None
-        now = self._clock.wall()
-        edges = (e for g in desired.gpus for a in g.allocations for e in (a.starts, a.ends))
-        return min((edge for edge in edges if edge > now), default=None)
 
     # Applying the document.
 
@@ -295,6 +288,11 @@ class Agent:
         self._reports.telemetry(sender, samples, self._machine_time(), more)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
+
+
+def _suspension_limits(node: Node, records: Records) -> SuspensionLimits:
+    suspender = None if node.programs is None else node.suspender
+    return SuspensionLimits(port=node.port, records=records, suspender=suspender, limit_mb=node.available_mb)
 
 
 def _unbooked_processes(node: Node, steady: Callable[[], float]) -> UnbookedProcesses | None:

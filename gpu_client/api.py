@@ -208,8 +208,8 @@ class Client:
         return self._call("decline_offer", offer)
 
     def availability(self, gpu_class: str, starts: str, until: str) -> Document:
-        """Returns the free GPUs of a class over time."""
-        query = {"gpu_class": gpu_class, "from": starts, "until": until}
+        """Returns the free GPUs of a class over time; without `starts`, from the portal's now on."""
+        query = {"gpu_class": gpu_class, "until": until, **({"from": starts} if starts else {})}
         return self._call("get_availability", query=query)
 
     def heatmap(self, gpu_class: str) -> list[Document]:

@@ -33,7 +33,8 @@ def free(
         error_print(str(error))
         raise SystemExit(USAGE) from None
     with portal(is_json=is_json) as client:
-        found = client.availability(gpu, now.isoformat(), until.isoformat())
+        # The portal counts the past as 0, and its clock may be ahead of this one.
+        found = client.availability(gpu, "", until.isoformat())
         hours = [] if is_json else client.heatmap(gpu)
         clock = Clock() if is_json else clock_of(client, zone)
     if is_json:

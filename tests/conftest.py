@@ -14,6 +14,7 @@ from pytest_django import DjangoDbBlocker, Settings
 from devtools.launch.embedded import free_port
 from devtools.launch.processes import Program, StartFailed, start, stop
 from tests.doors import doors_watch
+from tests.servers.kept_session import session_kept
 from tests.servers.live import operators_program, web_program
 from tests.servers.servers import Servers
 
@@ -77,7 +78,7 @@ def real_db(
 
     Not together with the mark `django_db`, whose transaction other sessions can't look into.
     """
-    from django.db import connections  # noqa: PLC0415 (settings are not there on import)
+    from django.db import connection  # noqa: PLC0415 (settings are not there on import)
 
     if request.node.get_closest_marker("django_db"):
         pytest.fail("real_db is for tests without the mark django_db", pytrace=False)
@@ -85,8 +86,9 @@ def real_db(
         try:
             yield servers
         finally:
-            connections.close_all()
-            servers.database_renew()
+            kept = session_kept(connection)
+            if not servers.database_renew(kept):
+                connection.close()
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,7 @@ class Endings:
         """Takes the first step: resumes what is half suspended, else suspends, else sends TERM."""
         refusal = step.note
         if step.method == "suspend":
-            refusal = self._suspensions.refusal(step.allocation)
+            refusal = self._suspensions.limits.refusal(step.allocation)
         ending = self._endings[step.allocation] = _Ending(self._monotonic(), step.method)
         suspends = step.method == "suspend" and refusal is None
         if not suspends and self._suspensions.may_be_suspended(step.allocation):

@@ -21,54 +21,33 @@ from agent.state.records import Records
 
 log = logging.getLogger(__name__)
 
+NO_PROGRAM = "this node has no cuda-checkpoint"
 SEVERAL_GPUS = "it has several GPUs, and programs that work together on them can't be suspended"
 
 
-class Suspensions:
-    """Suspends the programs of paused bookings, and resumes or discards them later.
-
-    `suspender` is None on a node without `cuda-checkpoint`.
-    """
+class SuspensionLimits:
+    """Says what keeps a booking on this node from being suspended."""
 
     def __init__(
         self,
         *,
         port: GpuPort,
         records: Records,
-        programs: Programs | None,
         suspender: Suspender | None,
         limit_mb: Callable[[str], int | None] = lambda booking: None,
     ) -> None:
-        """`limit_mb` returns the memory that a booking's own limit leaves, None without a limit. A
-        suspended program counts against it: the driver copies device memory into the program's."""
+        """`suspender` is None on a node where nothing can be suspended. `limit_mb` returns the memory
+        that a booking's own limit leaves, None without a limit. A suspended program counts against it:
+        the driver copies device memory into the program's."""
         self._port = port
         self._records = records
-        self._programs = programs
         self._suspender = suspender
         self._limit_mb = limit_mb
-        # Programs for which this process began the operation, since their last opposite one.
-        self._suspended: set[Program] = set()
-        self._resumed: set[Program] = set()
-        # An earlier process may have left these half suspended.
-        every = records.suspended.values()
-        self._earlier = frozenset(program for each in every for program in each.programs)
-
-    def busy(self) -> frozenset[str]:
-        """Returns the allocations with a program that is being suspended or resumed: whether it
-        holds its device is unknown."""
-        suspender = self._suspender
-        if suspender is None:
-            return frozenset()
-        every = self._records.suspended.values()
-        moving = [e for e in every if any(suspender.busy(pid) for pid, _ in e.programs)]
-        return frozenset(name for e in moving for name in (e.allocation, e.resumed_by) if name)
-
-    # Suspending.
 
     def refusal(self, allocation: str) -> str | None:
         """Returns why its booking can't be suspended here. Raises GpuError."""
-        if self._suspender is None or self._programs is None:
-            return "this node has no cuda-checkpoint"
+        if self._suspender is None:
+            return NO_PROGRAM
         if allocation in self._records.suspended:
             # An earlier process began it.
             return None
@@ -76,12 +55,13 @@ class Suspensions:
             return self._suspender.refusal
         if self._has_several(allocation):
             return SEVERAL_GPUS
-        return self._memory_refusal(booking_full_name(self._records.held[allocation].allocation))
+        booking = booking_full_name(self._records.held[allocation].allocation)
+        return self._memory_refusal(booking, self._suspender)
 
-    def _memory_refusal(self, booking: str) -> str | None:
+    def _memory_refusal(self, booking: str, suspender: Suspender) -> str | None:
         """Returns why the host's memory is too small for the device memory. Raises GpuError."""
-        room = None if self._suspender is None else self._suspender.available_mb()
-        members = self._members(booking)
+        room = suspender.available_mb()
+        members = members_of(booking, self._records)
         used = sum(self._port.readings(m.gpu)[0].memory_used_mb or 0 for m in members)
         if room is not None and room < used:
             return f"the host has {room} MiB of memory left, and the devices use {used} MiB"
@@ -101,13 +81,62 @@ class Suspensions:
         )
         return sum(1 for _ in same) > 1
 
+
+def members_of(booking: str, records: Records) -> list[Record]:
+    """Returns the booking's GPUs that are not yet empty: they are suspended together."""
+    return [
+        held
+        for held in records.held.values()
+        if booking_full_name(held.allocation) == booking and held.given and not held.emptied
+    ]
+
+
+class Suspensions:
+    """Suspends the programs of paused bookings, and resumes or discards them later.
+
+    `suspender` is None on a node without `cuda-checkpoint`.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: GpuPort,
+        records: Records,
+        programs: Programs | None,
+        suspender: Suspender | None,
+        limits: SuspensionLimits,
+    ) -> None:
+        self.limits = limits
+        self._port = port
+        self._records = records
+        self._programs = programs
+        self._suspender = suspender
+        # Programs for which this process began the operation, since their last opposite one.
+        self._suspended: set[Program] = set()
+        self._resumed: set[Program] = set()
+        # An earlier process may have left these half suspended.
+        every = records.suspended.values()
+        self._earlier = frozenset(program for each in every for program in each.programs)
+
+    def busy(self) -> frozenset[str]:
+        """Returns the allocations with a program that is being suspended or resumed: whether it
+        holds its device is unknown."""
+        suspender = self._suspender
+        if suspender is None:
+            return frozenset()
+        every = self._records.suspended.values()
+        moving = [e for e in every if any(suspender.busy(pid) for pid, _ in e.programs)]
+        return frozenset(name for e in moving for name in (e.allocation, e.resumed_by) if name)
+
+    # Suspending.
+
     def suspend(self, allocation: str) -> bool:
         """Begins or continues to suspend all programs of a booking on this node: one of them may
         hold several devices. Returns whether any was begun. Raises GpuError, StoreError."""
         suspender = self._suspender
         if suspender is None:
             return False
-        members = self._members(booking_full_name(self._records.held[allocation].allocation))
+        members = members_of(booking_full_name(self._records.held[allocation].allocation), self._records)
         before = {pid for pid in self._on(members) if not suspender.busy(pid)}
         there: set[Program] = set()
         for member in members:
@@ -122,14 +151,6 @@ class Suspensions:
             self._resumed.discard(program)
             suspender.suspend(program[0])
         return bool(begun)
-
-    def _members(self, booking: str) -> list[Record]:
-        """Returns the booking's GPUs that are not yet empty: they are suspended together."""
-        return [
-            held
-            for held in self._records.held.values()
-            if booking_full_name(held.allocation) == booking and held.given and not held.emptied
-        ]
 
     def _on(self, members: Iterable[Record]) -> set[int]:
         return {pid for member in members for pid in self._port.pids(member.gpu, None)}
@@ -249,7 +270,7 @@ class Suspensions:
 
     def _resume_refusal(self, booking: str, resumes: tuple[ResumedAllocation, ...]) -> str | None:
         if self._suspender is None or self._programs is None:
-            return "this node has no cuda-checkpoint"
+            return NO_PROGRAM
         for each in resumes:
             found = self._records.suspended.get(each.suspended)
             if found is None or found.booking != booking or not self._alive(found):

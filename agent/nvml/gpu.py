@@ -10,22 +10,21 @@ import pynvml
 
 from agent.host.device_nodes import DriverDeviceNodes
 from agent.host.open_files import OpenFiles
-from agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, indexed, with_retry
+from agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, with_retry
 from agent.nvml.calls import refused as _refused
+from agent.nvml.handles import Handles, profile_name
 from agent.nvml.layout import (
     Topology,
     compute_create,
     compute_destroy,
-    driver_placements,
     fabric_unready,
-    slot_step,
 )
 from agent.nvml.measure import Measures
 from agent.nvml.processes import DevicePrograms, Processes, lists_scrambled, residue_mb
 from agent.nvml.reset import gpu_reset
 from agent.owner.cdi import DeviceNodes
 from agent.ports.gpu import FoundInstance, GpuError, Place, Reading, Truth, watched
-from wire import InventoryGpu, Mode, Peer, Placement
+from wire import InventoryGpu, Mode, Peer
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +47,7 @@ class NvmlGpu:
         self._signal_process = signal_process
         self._reset = reset
         self._unwatched = unwatched
-        self._handles: dict[str, Handle] = {}
-        self._profiles: dict[str, tuple[Handle, ...]] = {}
-        self._steps: dict[str, int] = {}
+        self._handles = Handles()
         self._measures = Measures()
         try:
             pynvml.nvmlInit()
@@ -90,7 +87,7 @@ class NvmlGpu:
         self, index: int, handle: Handle, domain: int | None, peers: tuple[Peer, ...]
     ) -> InventoryGpu:
         uuid = pynvml.nvmlDeviceGetUUID(handle)
-        self._handles[uuid] = handle
+        self._handles.found(uuid, handle)
         mig = _mig_mode(handle)
         pci = pynvml.nvmlDeviceGetPciInfo(handle)
         return InventoryGpu(
@@ -103,47 +100,17 @@ class NvmlGpu:
             numa=None,  # from the host: see inventory_take
             pci=pci.busId,
             nvlink_domain=domain,
-            placements=tuple(self._placements(uuid)) if mig is not None else (),
+            placements=tuple(self._handles.placements(uuid)) if mig is not None else (),
             peers=peers,
             device_id=_pci_id(pci.pciDeviceId),
             subsystem_id=_pci_id(pci.pciSubSystemId),
         )
 
-    def _placements(self, uuid: str) -> Iterator[Placement]:
-        step = self._step(uuid)
-        for profile, start, size in driver_placements(self._handle(uuid), self._profiles_of(uuid)):
-            yield Placement(
-                profile=_profile_name(profile),
-                profile_id=profile.id,
-                start=start // step,
-                size=size // step,
-                compute=profile.sliceCount,
-                max=profile.instanceCount,
-            )
-
-    def _step(self, gpu: str) -> int:
-        """Returns how many of the driver's memory slots are one slot of a message."""
-        if gpu not in self._steps:
-            placements = list(driver_placements(self._handle(gpu), self._profiles_of(gpu)))
-            if not placements:
-                return 1
-            self._steps[gpu] = slot_step(placements)
-        return self._steps[gpu]
-
-    def _profiles_of(self, uuid: str) -> tuple[Handle, ...]:
-        if uuid not in self._profiles:
-            handle = self._handle(uuid)
-            ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
-            every = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
-            found = (indexed(ask, handle, index) for index in every)
-            self._profiles[uuid] = tuple(profile for profile in found if profile is not None)
-        return self._profiles[uuid]
-
     # What is there.
 
     def truth(self, gpu: str) -> Truth:
         try:
-            handle = self._handle(gpu)
+            handle = self._handles.gpu(gpu)
             mig = _mig_mode(handle)
             pending = None if mig is None or mig[0] == mig[1] else _mode(mig[1])
             if mig is None or not mig[0]:
@@ -151,7 +118,7 @@ class NvmlGpu:
             instances = tuple(self._found(gpu))
             return Truth(uuid=gpu, mode="sliced", instances=instances, pending=pending)
         except REFUSALS as error:
-            self._handles.pop(gpu, None)
+            self._handles.forget(gpu)
             raise _refused(error, "reading the GPU") from error
 
     def _whole(self, gpu: str, handle: Handle, pending: Mode | None) -> Truth:
@@ -167,39 +134,21 @@ class NvmlGpu:
         )
 
     def _found(self, gpu: str) -> Iterator[FoundInstance]:
-        devices = self._mig_devices(gpu)
-        for profile in self._profiles_of(gpu):
-            for instance in self._instances(gpu, profile):
+        devices = self._handles.mig_devices(gpu)
+        for profile in self._handles.profiles(gpu):
+            for instance in self._handles.instances(gpu, profile):
                 info = pynvml.nvmlGpuInstanceGetInfo(instance)
                 device = devices.get(info.id)
                 uuid = None if device is None else pynvml.nvmlDeviceGetUUID(device)
                 there = None if uuid is None else self._processes.on(uuid, device, sliced=True)
-                where, step = info.placement, self._step(gpu)
+                where, step = info.placement, self._handles.step(gpu)
                 yield FoundInstance(
                     id=info.id,
                     place=Place(profile.id, where.start // step, where.size // step),
-                    profile=_profile_name(profile),
+                    profile=profile_name(profile),
                     uuid=uuid,
                     processes=0 if there is None else there.count,
                 )
-
-    def _instances(self, gpu: str, profile: Handle) -> list[Handle]:
-        count = ctypes.c_uint(0)
-        found = (pynvml.c_nvmlGpuInstance_t * profile.instanceCount)()
-        pynvml.nvmlDeviceGetGpuInstances(self._handle(gpu), profile.id, found, ctypes.byref(count))
-        return list(found[: count.value])
-
-    def _mig_devices(self, gpu: str) -> dict[int, Handle]:
-        """Returns the handles of usable slices by instance id."""
-        handle = self._handle(gpu)
-        found: dict[int, Handle] = {}
-        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            except (pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
-                continue
-            found[pynvml.nvmlDeviceGetGpuInstanceId(device)] = device
-        return found
 
     # Changes.
 
@@ -212,7 +161,7 @@ class NvmlGpu:
     def _set_mode(self, gpu: str, mode: Mode) -> None:
         doing = f"switching to {mode}"
         try:
-            outcome = pynvml.nvmlDeviceSetMigMode(self._handle(gpu), _MIG[mode])
+            outcome = pynvml.nvmlDeviceSetMigMode(self._handles.gpu(gpu), _MIG[mode])
             if outcome == pynvml.NVML_ERROR_RESET_REQUIRED:
                 if self._on(gpu).count != 0:
                     raise self._in_use(gpu, doing)
@@ -222,13 +171,13 @@ class NvmlGpu:
             elif outcome != pynvml.NVML_SUCCESS:
                 raise _refused(pynvml.NVMLError(outcome), doing)
             # What has been reset is another device to the driver.
-            self._handles.pop(gpu, None)
-            found = pynvml.nvmlDeviceGetMigMode(self._handle(gpu))[0]
+            self._handles.forget(gpu)
+            found = pynvml.nvmlDeviceGetMigMode(self._handles.gpu(gpu))[0]
         except REFUSALS as error:
             raise self._or_in_use(gpu, error, doing) from error
         finally:
-            self._handles.pop(gpu, None)
-            self._profiles.pop(gpu, None)
+            self._handles.forget(gpu)
+            self._handles.forget_profiles(gpu)
         if found != _MIG[mode]:
             raise GpuError("reset_required", f"{doing}: it was reset and is still {_mode(found)}")
 
@@ -246,27 +195,23 @@ class NvmlGpu:
         return GpuError("in_use", f"{doing}: {FAULT_TEXTS['in_use']}{f': {who}' if who else ''}")
 
     def _on(self, gpu: str) -> DevicePrograms:
-        return self._processes.on(gpu, self._handle(gpu), sliced=False)
+        return self._processes.on(gpu, self._handles.gpu(gpu), sliced=False)
 
     def create(self, gpu: str, place: Place) -> None:
         try:
-            step = self._step(gpu)
+            step = self._handles.step(gpu)
             placement = pynvml.c_nvmlGpuInstancePlacement_t(place.slot * step, place.size * step)
             instance = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(
-                self._handle(gpu), place.profile_id, ctypes.byref(placement)
+                self._handles.gpu(gpu), place.profile_id, ctypes.byref(placement)
             )
         except REFUSALS as error:
             raise _refused(error, "making the slice") from error
         try:
-            compute_create(instance, self._compute(gpu, place.profile_id))
+            compute_create(instance, self._handles.compute(gpu, place.profile_id))
         except REFUSALS as error:
             with contextlib.suppress(*REFUSALS):  # refused too: the next look removes it
                 pynvml.nvmlGpuInstanceDestroy(instance)
             raise _refused(error, "making the slice usable") from error
-
-    def _compute(self, gpu: str, profile_id: int) -> int:
-        every = self._profiles_of(gpu)
-        return next((int(p.sliceCount) for p in every if p.id == profile_id), 0)
 
     def destroy(self, gpu: str, instance: int) -> None:
         """Removes a slice; stops a service that is its only user."""
@@ -281,7 +226,7 @@ class NvmlGpu:
 
     def _destroy(self, gpu: str, instance: int) -> None:
         try:
-            there = pynvml.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
+            there = pynvml.nvmlDeviceGetGpuInstanceById(self._handles.gpu(gpu), instance)
             compute_destroy(there)
             pynvml.nvmlGpuInstanceDestroy(there)
         except REFUSALS as error:
@@ -298,7 +243,7 @@ class NvmlGpu:
         try:
             if instance is None:
                 return self._on(gpu).pids
-            device = self._mig_devices(gpu).get(instance)
+            device = self._handles.mig_devices(gpu).get(instance)
             if device is None:
                 return ()
             uuid = pynvml.nvmlDeviceGetUUID(device)
@@ -318,21 +263,16 @@ class NvmlGpu:
     def readings(self, gpu: str) -> tuple[Reading, ...]:
         try:
             truth = self.truth(gpu)
-            handle = self._handle(gpu)
+            handle = self._handles.gpu(gpu)
             processes = truth.processes if truth.mode == "whole" else None
             whole = self._measures.whole(gpu, handle, mode=truth.mode, processes=processes)
-            devices = self._mig_devices(gpu) if truth.instances else {}
+            devices = self._handles.mig_devices(gpu) if truth.instances else {}
             slices = [
                 self._measures.part(gpu, handle, found, devices.get(found.id)) for found in truth.instances
             ]
         except REFUSALS as error:
             raise _refused(error, "measuring") from error
         return (whole, *slices)
-
-    def _handle(self, gpu: str) -> Handle:
-        if gpu not in self._handles:
-            self._handles[gpu] = pynvml.nvmlDeviceGetHandleByUUID(gpu)
-        return self._handles[gpu]
 
 
 def _answering() -> Iterator[tuple[int, Handle]]:
@@ -363,7 +303,3 @@ def _pci_id(number: int) -> str:
 
 def _mode(mig: int) -> Mode:
     return "sliced" if mig else "whole"
-
-
-def _profile_name(profile: Handle) -> str:
-    return str(profile.name).removeprefix("MIG ")

@@ -123,6 +123,14 @@ def _first_record(
     return Record(wanted, gpu, given=began, emptied=not began)
 
 
+def next_boundary(desired: Desired | None, now: float) -> int | None:
+    """Returns the next start or end of an allocation of the document."""
+    if desired is None:
+        return None
+    edges = (e for g in desired.gpus for a in g.allocations for e in (a.starts, a.ends))
+    return min((edge for edge in edges if edge > now), default=None)
+
+
 def gpu_targets(desired: Desired, held: Mapping[str, Record], now: float) -> list[GpuTarget]:
     """Returns a target for each GPU that is in the document or has records, by UUID."""
     modes: dict[str, Mode] = {gpu.uuid: gpu.mode for gpu in desired.gpus}

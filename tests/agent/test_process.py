@@ -164,8 +164,7 @@ def test_a_pause_is_announced_answered_and_carried_out(
     booked = a_whole(starts=now(), ends=now() + HOUR)
     portal.publish(a_document({portal.gpu(): [booked]}))
     seen(lambda: portal.states() == {"w1": "ready"} and said() == ["start"])
-    at = now() + 4
-    portal.publish(a_document({portal.gpu(): [noticed(booked, at=at)]}, generation=2))
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=now() + HOUR)]}, generation=2))
     seen(lambda: said() == ["start", "notice"])
     seen(lambda: portal.reports()[-1].allocations[0].noticed is not None)
     subprocess.run(
@@ -174,9 +173,13 @@ def test_a_pause_is_announced_answered_and_carried_out(
         check=True,
     )
     seen(lambda: portal.reports()[-1].allocations[0].saved is not None)
+    assert said() == ["start", "notice"]
+    # The pause is due now that nothing has to be in time for it any more, on however busy a machine.
+    at = now() + 1
+    portal.publish(a_document({portal.gpu(): [noticed(booked, at=at)]}, generation=3))
     seen(lambda: portal.states() == {"w1": "empty"})
-    assert abs(portal.reports()[-1].allocations[0].since - at) <= 1
-    seen(lambda: said() == ["start", "notice", "pause", "end"])
+    assert portal.reports()[-1].allocations[0].since >= at
+    seen(lambda: said()[-2:] == ["pause", "end"])
 
 
 @pytest.mark.faults

@@ -3,9 +3,9 @@
 import json
 import re
 import stat
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import httpx
@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from allocation.features.scripts.models import BookingScript
 from allocation.models import Booking, Gpu, Node
 from allocation.rules.states import State
-from gpu_client import commands, node, session, watching
+from gpu_client import availability, commands, node, session, watching
 from gpu_client.api import Client
 from gpu_client.node import motd_lines
 from gpu_client.output import errors_shown
@@ -200,6 +200,18 @@ def test_a_booking_from_the_question_to_its_end(mara: Terminal) -> None:
     assert mara.json("release", "BK-2")["state"] == "cancelled"
     assert [row["number"] for row in mara.json("ls")["items"]] == ["BK-1"]
     assert len(mara.json("ls", "--all")["items"]) == 3
+    assert "Free all the time: 8" in mara.run("free", "--gpu", "h100", "--for", "6h").stdout
+
+
+def test_gpus_are_free_from_the_portals_now_on(mara: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second may begin between a question and its answer, and the portal counts the past as 0."""
+
+    class Behind(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) - timedelta(minutes=2)
+
+    monkeypatch.setattr(availability, "datetime", Behind)
     assert "Free all the time: 8" in mara.run("free", "--gpu", "h100", "--for", "6h").stdout
     assert "folding" in mara.run("quota").stdout
     assert "EUR" in mara.run("budget").stdout

@@ -22,7 +22,8 @@ MADE_FROM = (
     "devtools/launch/embedded.py",
     "portal/settings.py",
     "tenants/platform/**/*.py",
-    "tests/servers/*.py",
+    "tests/servers/kept_cluster.py",
+    "tests/servers/servers.py",
     "requirements-test.lock",
 )
 MOST_KEPT = 3

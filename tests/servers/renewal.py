@@ -36,6 +36,7 @@ AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
 _END_SESSIONS = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+AND pid IS DISTINCT FROM %s
 """
 
 
@@ -69,10 +70,11 @@ class Renewal:
         server.execute(_RECORD_CHANGES)
         return Renewal(server, tables, filled, sequences)
 
-    def restore(self) -> bool:
-        """End all other sessions and bring back the rows; False: the schema has changed."""
+    def restore(self, kept: int | None) -> bool:
+        """End all other sessions but that of the process `kept`, and bring back the rows; False: the
+        schema has changed."""
         server = self.server
-        server.execute(_END_SESSIONS)
+        server.execute(_END_SESSIONS, [kept])
         if server.execute("SELECT EXISTS (SELECT FROM renewal.changed)").fetchone() == (True,):
             return False
         with server.transaction():

@@ -178,8 +178,9 @@ class Servers:
         if done.returncode:
             raise MigrationFailed(done.stdout)
 
-    def database_renew(self) -> None:
-        """Make the test database as it was after its migrations; ends its sessions.
+    def database_renew(self, kept: int | None = None) -> bool:
+        """Make the test database as it was after its migrations; ends all sessions but that of the
+        process `kept`. Returns False if that one has ended, too.
 
         This also brings back what migrations put in, and is not stopped by append-only tables,
         which refuse TRUNCATE.
@@ -188,9 +189,10 @@ class Servers:
             self.renewals += 1
             # A test may have restarted PostgreSQL or replaced the database, or holds a lock.
             with suppress(psycopg.OperationalError):
-                if self.renewal.restore():
-                    return
+                if self.renewal.restore(kept):
+                    return kept is not None
         self._database_copy()
+        return False
 
     def _database_copy(self) -> None:
         """Replace the test database by a fresh copy of the migrated one."""
