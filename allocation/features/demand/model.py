@@ -1,8 +1,9 @@
 """Forecasts of hourly demand with a band that holds 8 in 10 values. Pure and deterministic.
 
 `requests_ahead` takes the spread of what similar past hours had, because requests come in bursts.
-`level_ahead` pools simple forecasts of a level by how well each did lately; its band is as wide as
-the errors of the last days. Weekdays and hours are those of UTC. A public holiday is as a Sunday.
+`level_ahead` pools simple forecasts of a level by how well each did lately, as wide as their errors
+of the last days, and is between that and what similar past hours had. Weekdays and hours are those
+of UTC. A public holiday is as a Sunday.
 """
 
 from collections.abc import Sequence
@@ -115,20 +116,31 @@ PROFILE_HALF_LIFE, PROFILE_SHRINK = 336.0, 1.0
 
 def requests_ahead(history: History, hours: int = AHEAD) -> Band:
     """The GPUs that will be asked for in each coming hour."""
-    history = history.recent
-    known = len(history.values)
-    hour, weekday = history.calendar(known + hours)
-    kinds = HourKinds(hour, weekday >= 5)
-    past, coming = kinds.part(slice(known)), kinds.part(slice(known, None))
-    age = np.arange(known, 0, -1, dtype=float)
-    profile = _profile(history.values, 0.5 ** (age / PROFILE_HALF_LIFE), past)
-    usual = profile[kinds.is_off.astype(int), hour]
-    scaled = history.values / np.maximum(usual[:known], 1e-9)
+    seen = _Ratios(history.recent, hours)
     ahead = np.arange(1, hours + 1, dtype=float)[:, None]
     half_life = np.minimum(FAR, NEAR + NEAR_BY_HOUR * ahead)
     # The newest hour of a history is one hour before the first that is forecast.
-    weights = 0.5 ** ((age[None, :] + ahead - 1) / half_life) * (ANY_HOUR + ALIKE.of(coming, past))
-    return Band(*(_quantiles(scaled, weights, (LOW, MIDDLE, HIGH)) * usual[known:]))
+    recent = 0.5 ** ((seen.age[None, :] + ahead - 1) / half_life)
+    return seen.band(recent * (ANY_HOUR + ALIKE.of(seen.coming, seen.past)))
+
+
+class _Ratios:
+    """Past hours, each divided by the usual value of its time of day and kind of day."""
+
+    def __init__(self, history: History, hours: int) -> None:
+        self.known = len(history.values)
+        hour, weekday = history.calendar(self.known + hours)
+        kinds = HourKinds(hour, weekday >= 5)
+        self.past, self.coming = kinds.part(slice(self.known)), kinds.part(slice(self.known, None))
+        self.age = np.arange(self.known, 0, -1, dtype=float)
+        profile = _profile(history.values, 0.5 ** (self.age / PROFILE_HALF_LIFE), self.past)
+        self._usual = profile[kinds.is_off.astype(int), hour]
+        self._ratios = history.values / np.maximum(self._usual[: self.known], 1e-9)
+
+    def band(self, weights: Floats) -> Band:
+        """The quantiles of each coming hour, by its row of weights of the past ones."""
+        found = _quantiles(self._ratios, weights, (LOW, MIDDLE, HIGH))
+        return Band(*(found * self._usual[self.known :]))
 
 
 def _profile(values: Floats, weights: Floats, past: HourKinds) -> Floats:
@@ -164,6 +176,11 @@ OTHER_HOUR_ERRORS, ERROR_HOURS_ALIKE = 0.3, 2.0
 # The power by which forecasts with a smaller loss weigh more.
 SHARPNESS = 8.0
 LEAST_TESTS = 48
+# Past levels of like hours count by these parts, each with a half-life in hours. The part of the pool fades
+# from all to `POOLED`, because the errors of days say little of weeks.
+SPREADS = ((0.5, 60.0), (0.5, 168.0))
+LEVELS_ALIKE, ANY_LEVEL = Likeness(hours=2.0, other_day=0.3), 0.1
+POOLED, POOL_FADES = 0.6, 24.0
 # No band is narrower than this part of the mean of the history.
 LEAST_WIDTH = 0.02
 
@@ -221,8 +238,28 @@ class _Pool:
 
 
 def level_ahead(history: History, hours: int = AHEAD) -> Band:
-    """The level of each coming hour, such as GPUs in use, at most two weeks ahead."""
-    pool = _Pool(history.recent)
+    """The level of each coming hour, such as GPUs in use, at most two weeks ahead: quantiles that are
+    between those of the pool and those of past levels."""
+    history = history.recent
+    pooled, spread = _pooled(history, hours), _spread(history, hours)
+    part = POOLED + (1 - POOLED) * np.exp(-np.arange(1, hours + 1) / POOL_FADES)
+    pairs = ((pooled.low, spread.low), (pooled.middle, spread.middle), (pooled.high, spread.high))
+    return Band(*(part * one + (1 - part) * other for one, other in pairs))
+
+
+def _spread(history: History, hours: int) -> Band:
+    """The quantiles of past levels by their usual value, those of recent and of like hours first."""
+    seen = _Ratios(history, hours)
+    recent = np.zeros(seen.known)
+    for part, half_life in SPREADS:
+        fading = 0.5 ** (seen.age / half_life)
+        recent += part * fading / fading.sum()
+    return seen.band((ANY_LEVEL + LEVELS_ALIKE.of(seen.coming, seen.past)) * recent)
+
+
+def _pooled(history: History, hours: int) -> Band:
+    """The forecast of the pool, as wide as its errors of the last days."""
+    pool = _Pool(history)
     weights, widths, anchors = _back_tests(pool)
     now = np.asarray([pool.known - 1])
     ahead = np.arange(1, hours + 1)

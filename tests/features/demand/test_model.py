@@ -38,7 +38,7 @@ def office(weeks: int, seed: str, growth: float = 0.0, *, in_bursts: bool = Fals
 
 
 @pytest.mark.parametrize(
-    ("kind", "growth", "gain"), [("in_use", 0.0, -10), ("in_use", 0.1, 5), ("requested", 0.1, 5)]
+    ("kind", "growth", "gain"), [("in_use", 0.0, 0), ("in_use", 0.1, 12), ("requested", 0.1, 5)]
 )
 def test_bands_hold_and_losses_are_smaller(kind: str, growth: float, gain: int) -> None:
     """Three unseen series of ten weeks with a pattern: 8 in 10 hours are in the band, and the loss is
