@@ -27,8 +27,7 @@ from gpu_client.problems import REFUSED, USAGE, WAITING, Problem
 from gpu_client.progress import progress_write
 from gpu_client.scripts import BookCommand, script, script_fact, script_of
 from gpu_client.session import Json, Zone, clock_of, portal
-from gpu_client.states import NOT_STARTED, OVER, decided_status
-from gpu_client.watching import Reference, hook_app, watch
+from gpu_client.watching import NOT_STARTED, OVER, Reference, decided_status, hook_app, watch
 from gpu_client.words import Clock, iso_length, money, place, risk
 from gpu_client.workloads import WorkloadName, advice_print
 from gpu_client.workloads import workload as show_workload

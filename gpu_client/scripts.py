@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -21,7 +21,7 @@ _COMMAND = "gpu.script"
 class BookCommand(TyperCommand):
     """A command whose words end at `--`; what follows is a program."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (typer has no name for it)
         """Keeps the program apart from the words."""
         if "--" in args:
             at = args.index("--")

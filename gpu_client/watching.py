@@ -1,4 +1,4 @@
-"""Commands that follow the events of a booking."""
+"""States of bookings, and commands that follow their events."""
 
 import json
 import math
@@ -14,9 +14,16 @@ import typer
 
 from gpu_client.api import Client, Document
 from gpu_client.output import error_print, line_print
-from gpu_client.problems import SERVER, USAGE, WAITING, PortalUnreachable, Problem
+from gpu_client.problems import (
+    DONE,
+    REFUSED,
+    SERVER,
+    USAGE,
+    WAITING,
+    PortalUnreachable,
+    Problem,
+)
 from gpu_client.session import Json, Zone, clock_of, portal
-from gpu_client.states import ALL, OVER, decided_status
 
 Reference = Annotated[str, typer.Argument(help="BK-2041 or bk_…", show_default=False)]
 hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something happens.")
@@ -24,6 +31,17 @@ hook_app = typer.Typer(no_args_is_help=True, help="Run programs when something h
 # minutes, so they last for an hour.
 PAUSES = (1, 2, 5, 10, 30)
 TRIES = 123
+HAS_PLACE = frozenset({"scheduled", "starting", "active", "pausing", "ending", "ended"})
+OVER = frozenset({"ended", "refused", "rejected", "expired", "cancelled", "failed"})
+NOT_STARTED = frozenset({"requested", "awaiting_approval", "waitlisted", "offered", "queued", "scheduled"})
+ALL = HAS_PLACE | OVER | NOT_STARTED | {"paused"}
+
+
+def decided_status(booking: Document) -> int:
+    """Returns the exit status: 0 with GPUs, 3 when the booking was refused or failed, 4 while it waits."""
+    if booking["state"] in HAS_PLACE:
+        return DONE
+    return REFUSED if booking["state"] in OVER else WAITING
 
 
 def watch(

@@ -424,7 +424,6 @@ CODE_COMMIT = code_commit(BASE_DIR, env_str("PORTAL_COMMIT", ""))
 LANGUAGE_CODE = "en-gb"
 LANGUAGES = [("en-gb", "English")]
 USE_I18N = True
-LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 # The country of the site, whose public holidays forecasts of demand take as Sundays.

@@ -1,1 +1,1 @@
-"""The catalogue of sentences for people: reasons, events, refusals and quotes, translatable."""
+"""The catalogue of sentences for people: reasons, events, refusals and quotes."""

@@ -11,22 +11,19 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
-
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.pools import class_of
 from allocation.words.where import where_said, zone_names
 from solver.reasons.reason import Fact
-from tenants.platform.units import core_classes, unit_noun
+from tenants.platform.nouns import core_classes, plural, unit_noun
 
 UNITS_PER_GPU = 56_000
 LEVELS = {
-    "gpu": gettext_lazy("single GPU"),
-    "domain": gettext_lazy("NVLink domain"),
-    "node": gettext_lazy("node"),
-    "rack": gettext_lazy("rack"),
-    "any": gettext_lazy("class"),
+    "gpu": "single GPU",
+    "domain": "NVLink domain",
+    "node": "node",
+    "rack": "rack",
+    "any": "class",
 }
 
 Read = Callable[[], Mapping[str, str]]
@@ -97,9 +94,9 @@ def _shape(facts: Mapping[str, Fact]) -> str:
     """`2 h100` or `2 × 3g.40gb on h100`."""
     if "share" in facts:
         share = {"share": thousandths(int(facts["share"])), "gpu_class": facts["gpu_class"]}
-        return _("%(share)s of one %(gpu_class)s, shared") % share
+        return "%(share)s of one %(gpu_class)s, shared" % share
     if "profile" in facts:
-        return _("%(asked)s × %(profile)s on %(gpu_class)s") % facts
+        return "%(asked)s × %(profile)s on %(gpu_class)s" % facts
     return f"{facts['asked']} {facts['gpu_class']}"
 
 
@@ -108,7 +105,7 @@ def _some(facts: Mapping[str, Fact], fact: str) -> str:
     h100`."""
     if "share" in facts:
         words = {**facts, "many": facts[fact], "share": thousandths(int(facts["share"]))}
-        text = ngettext(
+        text = plural(
             "%(many)s share of %(share)s %(gpu_class)s",
             "%(many)s shares of %(share)s %(gpu_class)s",
             int(facts[fact]),
@@ -122,12 +119,12 @@ def _host(facts: Mapping[str, Fact]) -> str:
     cores, memory = int(facts["cores"]), int(facts["memory"])
     both = {"cores": thousandths(cores), "memory": thousandths(memory * 1000 // 1024)}
     if cores and memory:
-        return _("%(cores)s and %(memory)s GiB") % {**both, "cores": _cores(cores)}
-    return _cores(cores) if cores else _("%(memory)s GiB") % both
+        return "%(cores)s and %(memory)s GiB" % {**both, "cores": _cores(cores)}
+    return _cores(cores) if cores else "%(memory)s GiB" % both
 
 
 def _cores(thousandth: int) -> str:
-    text = ngettext("%(cores)s core", "%(cores)s cores", 1 if thousandth == 1_000 else 2)
+    text = plural("%(cores)s core", "%(cores)s cores", 1 if thousandth == 1_000 else 2)
     return text % {"cores": thousandths(thousandth)}
 
 
@@ -136,7 +133,7 @@ def _hours(fact: str) -> Callable[[Mapping[str, Fact]], str]:
 
     def said(facts: Mapping[str, Fact]) -> str:
         hours = int(facts[fact])
-        return ngettext("%(hours)s GPU-hour", "%(hours)s GPU-hours", hours) % {"hours": f"{hours:,}"}
+        return plural("%(hours)s GPU-hour", "%(hours)s GPU-hours", hours) % {"hours": f"{hours:,}"}
 
     return said
 
@@ -144,14 +141,14 @@ def _hours(fact: str) -> Callable[[Mapping[str, Fact]], str]:
 def _span(facts: Mapping[str, Fact]) -> str:
     """`day`, `7 days`: of `in any …`."""
     days = int(facts["days"])
-    return ngettext("day", "%(days)s days", days) % {"days": days}
+    return plural("day", "%(days)s days", days) % {"days": days}
 
 
 def _pins(facts: Mapping[str, Fact]) -> str:
     """`n0003`, `GPU 2 of n0003 or n0004`."""
     split = (name.rpartition("/") for name in str(facts["pin"]).split(","))
-    return _(" or ").join(
-        _("GPU %(index)s of %(node)s") % {"index": last, "node": node} if node else last
+    return " or ".join(
+        "GPU %(index)s of %(node)s" % {"index": last, "node": node} if node else last
         for node, _slash, last in split
     )
 
@@ -168,7 +165,7 @@ def _nodes(facts: Mapping[str, Fact]) -> str:
     """Returns the named nodes: `n0001, n0002 and more`."""
     names = str(facts["on"]).split(",")
     text = ", ".join(names)
-    return _("%(names)s and more") % {"names": text} if int(facts["nodes"]) > len(names) else text
+    return "%(names)s and more" % {"names": text} if int(facts["nodes"]) > len(names) else text
 
 
 _TEXTS = {
@@ -191,17 +188,17 @@ def data_place(facts: Mapping[str, Fact]) -> str:
     """`imagenet is on n1, which was preferred for it.`"""
     said = {name: _listed(facts, name) for name in ("data", "has", "lacks", "elsewhere_on")}
     if not said["lacks"]:
-        return _("%(data)s: on %(has)s, which was preferred for that.") % said
+        return "%(data)s: on %(has)s, which was preferred for that." % said
     if said["has"]:
-        text = _("%(data)s: on %(has)s, but not on %(lacks)s.")
+        text = "%(data)s: on %(has)s, but not on %(lacks)s."
     elif said["elsewhere_on"]:
-        text = _(
+        text = (
             "%(data)s: not on %(lacks)s. It is on %(elsewhere_on)s, where no GPUs for this booking are as "
             "early and as close together."
         )
     else:
-        text = _("%(data)s: on no node.")
-    fetched = _("What is missing is fetched before the start where the site has set that up.")
+        text = "%(data)s: on no node."
+    fetched = "What is missing is fetched before the start where the site has set that up."
     return f"{text % said} {fetched}"
 
 

@@ -3,38 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.utils.translation import gettext_lazy
-
 from allocation.rules.ask.line.text import shape_text
 from allocation.rules.ask.words.times import duration_words
 from allocation.words.amounts import class_name
 from tenants.platform.labels import labels_text
 
 NAMES = {
-    "name": gettext_lazy("name"),
-    "labels": gettext_lazy("labels"),
-    "external_ref": gettext_lazy("reference"),
-    "duration": gettext_lazy("length"),
-    "count": gettext_lazy("number"),
-    "starts": gettext_lazy("start"),
-    "not_before": gettext_lazy("earliest start"),
-    "deadline": gettext_lazy("deadline"),
-    "classes": gettext_lazy("GPU class"),
-    "tier": gettext_lazy("tier"),
-    "pin": gettext_lazy("nodes and GPUs"),
-    "zones": gettext_lazy("zones"),
-    "not_zones": gettext_lazy("excluded zones"),
-    "storage": gettext_lazy("storage"),
-    "scratch": gettext_lazy("local space in GB"),
-    "data": gettext_lazy("data sets"),
-    "profile": gettext_lazy("slice"),
-    "share": gettext_lazy("share"),
-    "cores": gettext_lazy("host cores"),
-    "memory": gettext_lazy("memory"),
-    "workload": gettext_lazy("kind of work"),
-    "together": gettext_lazy("distance"),
-    "required": gettext_lazy("distance required"),
-    "groups": gettext_lazy("groups"),
+    "name": "name",
+    "labels": "labels",
+    "external_ref": "reference",
+    "duration": "length",
+    "count": "number",
+    "starts": "start",
+    "not_before": "earliest start",
+    "deadline": "deadline",
+    "classes": "GPU class",
+    "tier": "tier",
+    "pin": "nodes and GPUs",
+    "zones": "zones",
+    "not_zones": "excluded zones",
+    "storage": "storage",
+    "scratch": "local space in GB",
+    "data": "data sets",
+    "profile": "slice",
+    "share": "share",
+    "cores": "host cores",
+    "memory": "memory",
+    "workload": "kind of work",
+    "together": "distance",
+    "required": "distance required",
+    "groups": "groups",
 }
 TIMES = ("starts", "not_before", "deadline")
 

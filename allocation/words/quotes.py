@@ -1,10 +1,8 @@
 """The notes at a quote's options: how an option differs from the request, and what may happen."""
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy, ngettext_lazy
-
 from allocation.words.amounts import Facts
 from solver.reasons.reason import Fact
+from tenants.platform.nouns import Plural, Sentence
 
 
 def note_text(code: str, /, **facts: Fact) -> str:
@@ -12,58 +10,54 @@ def note_text(code: str, /, **facts: Fact) -> str:
     return str(_NOTES[code] % Facts(facts))
 
 
-_NOTES: dict[str, Promise] = {
-    "fewer_gpus": ngettext_lazy(
+_NOTES: dict[str, Sentence] = {
+    "fewer_gpus": Plural(
         "%(count)s GPU instead of %(asked)s",
         "%(count)s GPUs instead of %(asked)s",
         "count",
     ),
-    "fewer_slices": ngettext_lazy(
+    "fewer_slices": Plural(
         "%(count)s slice instead of %(asked)s",
         "%(count)s slices instead of %(asked)s",
         "count",
     ),
-    "less_memory": gettext_lazy("%(memory)s GB instead of %(asked)s GB"),
-    "array_end": ngettext_lazy(
+    "less_memory": "%(memory)s GB instead of %(asked)s GB",
+    "array_end": Plural(
         "the end of the last run is an estimate: %(count)s run at a time, by present quota and free"
         " GPUs, if nobody else books",
         "the end of the last run is an estimate: %(count)s runs at a time at most, by present quota"
         " and free GPUs, if nobody else books",
         "count",
     ),
-    "after_parents": gettext_lazy(
-        "an estimate: no start is reserved before the bookings that it depends on are over"
-    ),
-    "pausable": gettext_lazy("may be paused"),
-    "mixed_pausable": gettext_lazy(
+    "after_parents": "an estimate: no start is reserved before the bookings that it depends on are over",
+    "pausable": "may be paused",
+    "mixed_pausable": (
         "paused before bookings of one class; it starts and resumes only when GPUs of all its "
         "classes are free, and nobody is paused for it"
     ),
-    "stopped": gettext_lazy("stopped, not suspended, if it is paused: %(why)s"),
-    "pauses_lower_tier": ngettext_lazy(
+    "stopped": "stopped, not suspended, if it is paused: %(why)s",
+    "pauses_lower_tier": Plural(
         "%(count)s running booking of your organisation in a lower tier will be paused",
         "%(count)s running bookings of your organisation in a lower tier will be paused",
         "count",
     ),
-    "pauses_borrowed": ngettext_lazy(
+    "pauses_borrowed": Plural(
         "%(count)s running booking of your organisation on borrowed GPUs will be paused",
         "%(count)s running bookings of your organisation on borrowed GPUs will be paused",
         "count",
     ),
-    "shared": gettext_lazy("Shared with others, not isolated"),
-    "without_nvlink": gettext_lazy("without NVLink between its GPUs"),
-    "anywhere": gettext_lazy("on nodes of any zone and storage"),
-    "unpinned": gettext_lazy("on any GPUs, without the pin"),
-    "split": gettext_lazy("on separate nodes: its GPUs need not be together"),
-    "fewer": gettext_lazy("if the work is shared evenly among its GPUs"),
-    "speed_unknown": gettext_lazy("speed not compared"),
-    "speed": gettext_lazy("%(speed)s× as fast"),
-    "borrowed": gettext_lazy("%(own_gpus)s own + %(borrowed_gpus)s borrowed"),
-    "on_loan": gettext_lazy(
+    "shared": "Shared with others, not isolated",
+    "without_nvlink": "without NVLink between its GPUs",
+    "anywhere": "on nodes of any zone and storage",
+    "unpinned": "on any GPUs, without the pin",
+    "split": "on separate nodes: its GPUs need not be together",
+    "fewer": "if the work is shared evenly among its GPUs",
+    "speed_unknown": "speed not compared",
+    "speed": "%(speed)s× as fast",
+    "borrowed": "%(own_gpus)s own + %(borrowed_gpus)s borrowed",
+    "on_loan": (
         "never paused, so it ends at its time; this tier borrows for at most %(longest)s in all, "
         "extensions included"
     ),
-    "within_guarantee": gettext_lazy(
-        "within your guarantee: may start earlier if others return borrowed GPUs"
-    ),
+    "within_guarantee": "within your guarantee: may start earlier if others return borrowed GPUs",
 }

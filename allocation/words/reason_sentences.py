@@ -5,15 +5,12 @@ A sentence names no clock time, because each page knows its reader's zone: `free
 
 from collections.abc import Callable
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
-
 from allocation.words.amounts import Facts, data_place
 from allocation.words.queue import makes_room_text, overtaken_text
 from allocation.words.where import WHERE
+from tenants.platform.nouns import Plural, Sentence, plural
 
-Text = Callable[[Facts], str] | Promise | str
+Text = Callable[[Facts], str] | Sentence
 
 
 def sentence_of(code: str, facts: Facts) -> str:
@@ -24,24 +21,24 @@ def sentence_of(code: str, facts: Facts) -> str:
 
 def _unknown_class(facts: Facts) -> str:
     if "gpu_class" not in facts:
-        return _("No GPU class was named.")
-    return _("There is no GPU class %(gpu_class)s in the fleet.") % facts
+        return "No GPU class was named."
+    return "There is no GPU class %(gpu_class)s in the fleet." % facts
 
 
 def _impossible_together(facts: Facts) -> str:
     if "profile" in facts and facts["level"] == "domain":
-        return _("Slices have no NVLink: ask for one node, or for whole GPUs.")
-    found = _("No %(group)s has room for more than %(most_shape)s") % facts
+        return "Slices have no NVLink: ask for one node, or for whole GPUs."
+    found = "No %(group)s has room for more than %(most_shape)s" % facts
     return _and_needed(found, facts)
 
 
 def _gpus_busy(facts: Facts) -> str:
     if facts["level"] != "any":
-        return _("No %(group)s has %(shape)s free for that long.") % facts
+        return "No %(group)s has %(shape)s free for that long." % facts
     if "planned" not in facts:
-        found = _("Running and scheduled bookings leave %(left_shape)s for that long") % facts
+        found = "Running and scheduled bookings leave %(left_shape)s for that long" % facts
     else:
-        text = ngettext(
+        text = plural(
             "%(left_shape)s is free for that long",
             "%(left_shape)s are free for that long",
             int(facts["left"]),
@@ -52,8 +49,8 @@ def _gpus_busy(facts: Facts) -> str:
 
 def _and_needed(found: str, facts: Facts) -> str:
     """What there is, then how many are needed: "1 of 2" would read as a part of all that exist."""
-    needs = ngettext("%(asked)s is needed", "%(asked)s are needed", int(facts["asked"])) % facts
-    return _("%(found)s; %(needs)s.") % {"found": found, "needs": needs}
+    needs = plural("%(asked)s is needed", "%(asked)s are needed", int(facts["asked"])) % facts
+    return f"{found}; {needs}."
 
 
 def _quota(whose: str) -> Callable[[Facts], str]:
@@ -61,14 +58,14 @@ def _quota(whose: str) -> Callable[[Facts], str]:
         names = _WHOSE_INSIDE if "dated" in facts else _WHOSE
         words = Facts({**facts, "name": str(names[whose])})
         if "used" not in facts:
-            text = _("%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s.")
+            text = "%(name)s may use %(limit_gpus)s %(gpu_class)s at once; this needs %(asked_gpus)s."
         elif "dated" in facts:
-            text = _(
+            text = (
                 "A limit at some times: %(name)s may use %(limit_gpus)s %(gpu_class)s in a part of "
                 "this window; %(used_gpus)s in use or booked then, and this needs %(asked_gpus)s."
             )
         else:
-            text = _(
+            text = (
                 "%(name)s has %(used_gpus)s of %(limit_gpus)s %(gpu_class)s in use or booked; "
                 "this needs %(asked_gpus)s more."
             )
@@ -80,17 +77,17 @@ def _quota(whose: str) -> Callable[[Facts], str]:
 def _person_quota(facts: Facts) -> str:
     words = Facts({**facts, "place": str(_PLACES[str(facts.get("whose", "project"))])})
     if "used" not in facts:
-        text = _(
+        text = (
             "A person may use %(limit_gpus)s %(gpu_class)s at once in %(place)s; this needs %(asked_gpus)s."
         )
     elif "dated" in facts:
-        text = _(
+        text = (
             "A limit at some times: its owner may use %(limit_gpus)s %(gpu_class)s in %(place)s in "
             "a part of this window; %(used_gpus)s in use or booked then, and this needs "
             "%(asked_gpus)s."
         )
     else:
-        text = _(
+        text = (
             "Its owner has %(used_gpus)s of the %(limit_gpus)s %(gpu_class)s that they may use at "
             "once in %(place)s in use or booked; this needs %(asked_gpus)s more."
         )
@@ -98,54 +95,54 @@ def _person_quota(facts: Facts) -> str:
 
 
 def _window_past(facts: Facts) -> str:
-    return _("The window has begun already.") if "begun" in facts else _("The window is over.")
+    return "The window has begun already." if "begun" in facts else "The window is over."
 
 
 def _deadline_unreachable(facts: Facts) -> str:
     if "busy" in facts:
-        return _("It cannot be finished before its deadline.")
-    return _("The booking is longer than the time before its deadline.")
+        return "It cannot be finished before its deadline."
+    return "The booking is longer than the time before its deadline."
 
 
 def _hardware_out(facts: Facts) -> str:
     if "gpus" not in facts:
-        return _("A GPU of this booking is being taken out of service.")
-    return _("%(out)s of %(gpus)s %(gpu_class)s are out of service.") % facts
+        return "A GPU of this booking is being taken out of service."
+    return "%(out)s of %(gpus)s %(gpu_class)s are out of service." % facts
 
 
 def _overrun(facts: Facts) -> str:
     if "ends_late" in facts:
-        return _("A booking on its GPUs ends later than planned.")
-    return _("Its GPUs are taken.")
+        return "A booking on its GPUs ends later than planned."
+    return "Its GPUs are taken."
 
 
 def _mode_fixed(facts: Facts) -> str:
     is_all = facts["fixed"] == facts["gpus"]
     if facts["mode"] == "whole":
         text = (
-            _("All %(gpu_class)s GPUs are set to whole GPUs only.")
+            "All %(gpu_class)s GPUs are set to whole GPUs only."
             if is_all
-            else _("Set to whole GPUs only: %(fixed)s of %(gpus)s %(gpu_class)s.")
+            else "Set to whole GPUs only: %(fixed)s of %(gpus)s %(gpu_class)s."
         )
     else:
         text = (
-            _("All %(gpu_class)s GPUs are set to slices only.")
+            "All %(gpu_class)s GPUs are set to slices only."
             if is_all
-            else _("Set to slices only: %(fixed)s of %(gpus)s %(gpu_class)s.")
+            else "Set to slices only: %(fixed)s of %(gpus)s %(gpu_class)s."
         )
     return text % facts
 
 
 def _mode_pinned(facts: Facts) -> str:
     if facts["mode"] == "whole":
-        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to whole GPUs only.")
+        text = "An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to whole GPUs only."
     else:
-        text = _("An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to slices only.")
+        text = "An operator has pinned %(pinned)s of %(gpus)s %(gpu_class)s to slices only."
     return text % facts
 
 
 def _quota_cut(facts: Facts) -> str:
-    first = _("A limit is lower than when the start was planned.")
+    first = "A limit is lower than when the start was planned."
     if "because" not in facts:
         return first
     return f"{first} {sentence_of(str(facts['because']), facts)}"
@@ -154,19 +151,19 @@ def _quota_cut(facts: Facts) -> str:
 def _maintenance(facts: Facts) -> str:
     count = int(facts["gpus"])
     if facts["which"] == "class":
-        text = ngettext(
+        text = plural(
             "%(gpus)s GPU of %(gpu_class)s is in maintenance for some of that time.",
             "%(gpus)s GPUs of %(gpu_class)s are in maintenance for some of that time.",
             count,
         )
     elif facts["which"] == "booking":
-        text = ngettext(
+        text = plural(
             "%(gpus)s GPU of this booking is in maintenance for some of that time.",
             "%(gpus)s GPUs of this booking are in maintenance for some of that time.",
             count,
         )
     else:
-        text = ngettext(
+        text = plural(
             "%(gpus)s GPU it was planned on is in maintenance for some of that time.",
             "%(gpus)s GPUs it was planned on are in maintenance for some of that time.",
             count,
@@ -177,13 +174,13 @@ def _maintenance(facts: Facts) -> str:
 def _guarantee_only(facts: Facts) -> str:
     left = Facts({**facts, "left": int(facts["guaranteed"]) - int(facts["used"])})
     if "borrow_seconds" in facts:
-        text = _(
+        text = (
             "A tier that is never paused can borrow for at most %(borrow_length)s: %(left_gpus)s "
             "of the %(guaranteed_gpus)s %(gpu_class)s that your project can have of your "
             "organisation's guarantee are left; this needs %(asked_gpus)s."
         )
         return text % left + _of_tiers(facts)
-    text = _(
+    text = (
         "A tier that is never paused can't borrow: %(left_gpus)s of the %(guaranteed_gpus)s "
         "%(gpu_class)s that your project can have of your organisation's guarantee are left; this "
         "needs %(asked_gpus)s."
@@ -195,18 +192,18 @@ def _of_tiers(facts: Facts) -> str:
     """What of the guarantee is for other tiers only."""
     if "part" not in facts:
         return ""
-    return " " + _("%(part_gpus)s more are guaranteed to other tiers only: %(tiers)s.") % facts
+    return " " + "%(part_gpus)s more are guaranteed to other tiers only: %(tiers)s." % facts
 
 
 def _gpu_hours(facts: Facts) -> str:
     words = Facts({**facts, "name": str(_WHOSE[str(facts["whose"])])})
     if "days" not in facts:
-        text = _(
+        text = (
             "%(name)s may have %(limit_hours)s in the period; %(used_grouped)s are "
             "used or booked, and this needs %(asked_grouped)s."
         )
         return text % words
-    text = _(
+    text = (
         "%(name)s may have %(limit_hours)s in any %(span)s; %(used_grouped)s are "
         "used or booked, and this needs %(asked_grouped)s."
     )
@@ -215,17 +212,17 @@ def _gpu_hours(facts: Facts) -> str:
 
 def _dependency_failed(facts: Facts) -> str:
     if "booking" not in facts:
-        return _(
+        return (
             "It depends on a booking of another project, which did not end as it needs. It is "
             "cancelled at no cost."
         )
-    return _("It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost.") % facts
+    return "It depends on %(booking)s, which did not end as it needs. It is cancelled at no cost." % facts
 
 
 def _awaits_booking(facts: Facts) -> str:
     if "booking" not in facts:
-        return _("It is planned when a booking of another project is over.")
-    return _("It is planned when %(booking)s is over.") % facts
+        return "It is planned when a booking of another project is over."
+    return "It is planned when %(booking)s is over." % facts
 
 
 def _borrowed(facts: Facts) -> str:
@@ -238,16 +235,16 @@ def _taken_back(facts: Facts) -> str:
     """The pause of work outside the guarantee, or outside the part of the guarantee that a project
     has."""
     if facts.get("whose") == "project":
-        because = _("A booking within its project's part of your guarantee needs the GPUs.")
+        because = "A booking within its project's part of your guarantee needs the GPUs."
     else:
-        because = _("A booking within its guarantee needs the GPUs that this booking borrows.")
+        because = "A booking within its guarantee needs the GPUs that this booking borrows."
     return _least_lost(because)(facts)
 
 
-def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
+def _least_lost(because: Sentence) -> Callable[[Facts], str]:
     def paused(facts: Facts) -> str:
         minutes = -(-int(facts["lost"]) // 60)
-        text = ngettext(
+        text = plural(
             "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minute since "
             "the last save.",
             "%(because)s The booking that loses the least is paused: %(minutes)s GPU-minutes since "
@@ -261,90 +258,90 @@ def _least_lost(because: Promise | str) -> Callable[[Facts], str]:
 
 def _host_too_small(facts: Facts) -> str:
     if facts["most"] and facts["level"] == "any":
-        return _("The nodes have %(host)s for %(most)s %(gpu_class)s in all.") % facts
-    return _("No node has %(host)s for each of %(asked)s %(gpu_class)s.") % facts
+        return "The nodes have %(host)s for %(most)s %(gpu_class)s in all." % facts
+    return "No node has %(host)s for each of %(asked)s %(gpu_class)s." % facts
 
 
 def _pin_too_small(facts: Facts) -> str:
     if facts["level"] == "any":
-        return _and_needed(_("%(pins)s has room for %(most_shape)s") % facts, facts)
-    return _and_needed(_("%(pins)s has room for %(most_shape)s in one %(group)s") % facts, facts)
+        return _and_needed("%(pins)s has room for %(most_shape)s" % facts, facts)
+    return _and_needed("%(pins)s has room for %(most_shape)s in one %(group)s" % facts, facts)
 
 
 def _pinned(facts: Facts) -> str:
     if facts["elsewhere"]:
-        text = _("It is pinned to %(pins)s, which is not free for that long; other GPUs are free.")
+        text = "It is pinned to %(pins)s, which is not free for that long; other GPUs are free."
         return text % facts
-    return _("It is pinned to %(pins)s, which is not free for that long.") % facts
+    return "It is pinned to %(pins)s, which is not free for that long." % facts
 
 
 def _start_slow(facts: Facts) -> str:
     if facts["answers"]:
-        first = _("%(node)s takes unusually long to prepare the GPUs.") % facts
+        first = "%(node)s takes unusually long to prepare the GPUs." % facts
     else:
-        first = _("%(node)s does not answer.") % facts
-    return f"{first} {_('Nothing is charged until the GPUs are handed over.')}"
+        first = "%(node)s does not answer." % facts
+    return f"{first} {'Nothing is charged until the GPUs are handed over.'}"
 
 
 _WHOSE = {
-    "tenant": gettext_lazy("Your organisation"),
-    "project": gettext_lazy("Your project"),
-    "lab": gettext_lazy("Your lab"),
+    "tenant": "Your organisation",
+    "project": "Your project",
+    "lab": "Your lab",
 }
 _WHOSE_INSIDE = {
-    "tenant": gettext_lazy("your organisation"),
-    "project": gettext_lazy("your project"),
-    "lab": gettext_lazy("your lab"),
+    "tenant": "your organisation",
+    "project": "your project",
+    "lab": "your lab",
 }
 _PLACES = {
-    "tenant": gettext_lazy("your organisation"),
-    "project": gettext_lazy("the project"),
+    "tenant": "your organisation",
+    "project": "the project",
 }
 # By whether some GPUs are the own ones, and whether the owner of the others waits for them.
 _BORROWED_UNTIL_ITS_END = {
-    False: gettext_lazy("On borrowed GPUs: never paused, and at most as long as its tier can borrow."),
-    True: gettext_lazy(
+    False: "On borrowed GPUs: never paused, and at most as long as its tier can borrow.",
+    True: (
         "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: never paused, and at most as long as "
         "its tier can borrow."
     ),
 }
 _BORROWED = {
-    (False, False): gettext_lazy("On borrowed GPUs: can be paused when their owner needs them."),
-    (False, True): gettext_lazy("On borrowed GPUs: can be paused, because their owner is waiting for them."),
-    (True, False): gettext_lazy(
+    (False, False): "On borrowed GPUs: can be paused when their owner needs them.",
+    (False, True): "On borrowed GPUs: can be paused, because their owner is waiting for them.",
+    (True, False): (
         "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused when the owner of "
         "the borrowed ones needs them."
     ),
-    (True, True): gettext_lazy(
+    (True, True): (
         "On %(own_gpus)s own and %(borrowed_gpus)s borrowed GPUs: can be paused, because the owner "
         "of the borrowed ones is waiting for them."
     ),
 }
 _MODE_CHANGES = {
-    "sliced": ngettext_lazy(
+    "sliced": Plural(
         "%(gpus)s %(gpu_class)s GPU changes to slices first, which takes %(seconds)s s on an empty GPU.",
         "%(gpus)s %(gpu_class)s GPUs change to slices first, which takes %(seconds)s s on an empty GPU.",
         "gpus",
     ),
-    "whole": ngettext_lazy(
+    "whole": Plural(
         "%(gpus)s %(gpu_class)s GPU changes to whole first, which takes %(seconds)s s on an empty GPU.",
         "%(gpus)s %(gpu_class)s GPUs change to whole first, which takes %(seconds)s s on an empty GPU.",
         "gpus",
     ),
 }
 _PROBLEMS = {
-    "gone": gettext_lazy("The booking that was to get the GPUs is no longer waiting."),
-    "moved": gettext_lazy("A booking that was to move no longer runs there, or cannot be paused now."),
-    "taken": gettext_lazy("A place that the order needs is taken or out of service."),
-    "too_late": gettext_lazy("The booking that was to get the GPUs would end after its deadline."),
-    "limit": gettext_lazy("A limit of its organisation or project is reached."),
+    "gone": "The booking that was to get the GPUs is no longer waiting.",
+    "moved": "A booking that was to move no longer runs there, or cannot be paused now.",
+    "taken": "A place that the order needs is taken or out of service.",
+    "too_late": "The booking that was to get the GPUs would end after its deadline.",
+    "limit": "A limit of its organisation or project is reached.",
 }
 SENTENCES: dict[str, Text] = {
     "unknown_class": _unknown_class,
-    "impossible_profile": gettext_lazy("%(gpu_class)s GPUs have no slice %(profile)s."),
+    "impossible_profile": "%(gpu_class)s GPUs have no slice %(profile)s.",
     "impossible_together": _impossible_together,
     "gpus_busy": _gpus_busy,
-    "line": ngettext_lazy(
+    "line": Plural(
         "Ahead in the queue for %(gpu_class)s: %(ahead)s booking, %(ahead_units_gpus)s GPUs.",
         "Ahead in the queue for %(gpu_class)s: %(ahead)s bookings, %(ahead_units_gpus)s GPUs.",
         "ahead",
@@ -353,132 +350,118 @@ SENTENCES: dict[str, Text] = {
     "project_quota": _quota("project"),
     "lab_quota": _quota("lab"),
     "person_quota": _person_quota,
-    "not_enough_gpus": gettext_lazy("The fleet has room for %(most)s × %(kind)s in all."),
-    "advance_window": gettext_lazy("The start is further ahead than bookings can be planned."),
+    "not_enough_gpus": "The fleet has room for %(most)s × %(kind)s in all.",
+    "advance_window": "The start is further ahead than bookings can be planned.",
     "window_past": _window_past,
-    "deadline_passed": gettext_lazy("The deadline has passed."),
-    "deadline_at_risk": gettext_lazy(
+    "deadline_passed": "The deadline has passed.",
+    "deadline_at_risk": (
         "No start before its deadline is free now. It keeps its place in the queue until its last "
         "possible start, because other bookings may end early."
     ),
-    "behind_the_plan": gettext_lazy(
+    "behind_the_plan": (
         "Only the first %(depth)s bookings of the queue have planned starts. This booking gets one "
         "when it is among them, or starts earlier if GPUs are free."
     ),
-    "missed": gettext_lazy("Its last possible start has passed; other bookings went first."),
+    "missed": "Its last possible start has passed; other bookings went first.",
     "deadline_unreachable": _deadline_unreachable,
-    "window_busy": gettext_lazy("Other bookings have the GPUs for some of that time."),
+    "window_busy": "Other bookings have the GPUs for some of that time.",
     "hardware_out": _hardware_out,
-    "not_before": gettext_lazy("You asked for a start no earlier than this."),
-    "no_room_in_horizon": gettext_lazy("There is no free time as far ahead as bookings are planned."),
-    "extension_busy": gettext_lazy("Another booking has the GPUs after this one."),
-    "hardware_lost": gettext_lazy("GPUs it was planned on are out of service."),
+    "not_before": "You asked for a start no earlier than this.",
+    "no_room_in_horizon": "There is no free time as far ahead as bookings are planned.",
+    "extension_busy": "Another booking has the GPUs after this one.",
+    "hardware_lost": "GPUs it was planned on are out of service.",
     "overrun": _overrun,
-    "too_short": gettext_lazy("The booking has no time left."),
+    "too_short": "The booking has no time left.",
     "mode_fixed": _mode_fixed,
     "quota_cut": _quota_cut,
     "maintenance": _maintenance,
-    "placed": gettext_lazy("%(shape)s fit on %(on_nodes)s."),
-    "ask_changed": gettext_lazy("The request has changed."),
-    "not_live": gettext_lazy("The booking has nothing running or planned that could be extended."),
+    "placed": "%(shape)s fit on %(on_nodes)s.",
+    "ask_changed": "The request has changed.",
+    "not_live": "The booking has nothing running or planned that could be extended.",
     "guarantee_only": _guarantee_only,
-    "lent_out": gettext_lazy(
+    "lent_out": (
         "%(borrowed_gpus)s of the %(asked_gpus)s %(gpu_class)s would have to be borrowed, "
         "and others do not lend so many."
     ),
     "gpu_hours": _gpu_hours,
     "borrowed": _borrowed,
-    "budget_drained": gettext_lazy(
+    "budget_drained": (
         "The budget of %(owner)s has reached %(percent)s %%, so nothing new starts until its share "
         "is lower. Its admins can raise it."
     ),
-    "budget_paused": gettext_lazy(
+    "budget_paused": (
         "The budget of %(owner)s has reached %(percent)s %%, so what runs is paused until its "
         "share is lower. Its admins can raise it."
     ),
-    "machine_leaves": gettext_lazy("The provider of %(node)s takes it back."),
-    "limit_cut": gettext_lazy(
+    "machine_leaves": "The provider of %(node)s takes it back.",
+    "limit_cut": (
         "The limit of %(owner)s for %(gpu_class)s was lowered below what is in use, and what is above it "
         "is paused. It resumes as soon as the limit allows it."
     ),
-    "operator_paused": gettext_lazy("An operator paused it: %(why)s."),
-    "stopped": gettext_lazy(
-        "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue."
-    ),
+    "operator_paused": "An operator paused it: %(why)s.",
+    "stopped": "Operators have stopped new work of %(owner)s: %(why)s. It keeps its place in the queue.",
     "makes_room": makes_room_text,
     "taken_back": _taken_back,
-    "higher_tier": _least_lost(
-        gettext_lazy("A booking of a higher tier in your organisation needs the GPUs.")
-    ),
+    "higher_tier": _least_lost("A booking of a higher tier in your organisation needs the GPUs."),
     "one_class": _least_lost(
-        gettext_lazy(
-            "A booking of one GPU class needs the GPUs. Bookings of several classes in a tier that "
-            "may be paused are paused before others."
-        )
+        "A booking of one GPU class needs the GPUs. Bookings of several classes in a tier that "
+        "may be paused are paused before others."
     ),
-    "free_room_only": gettext_lazy(
+    "free_room_only": (
         "It uses several GPU classes in a tier that may be paused: it starts when GPUs of all its "
         "classes are free, after the bookings of one class, and nobody is paused for it."
     ),
-    "claims_rest": gettext_lazy(
+    "claims_rest": (
         "For some time nobody is paused for this person's bookings on %(gpu_class)s: one of them "
         "was cancelled after others had notice for it."
     ),
-    "headroom": gettext_lazy(
+    "headroom": (
         "The policy of the site keeps %(gpus)s %(gpu_class)s free at expected peaks, for short work that "
         "has to start at once. What ends before the peak can start."
     ),
-    "fairer_share": _least_lost(
-        gettext_lazy("A booking of an organisation that borrows less than yours needs the GPUs.")
-    ),
-    "room_promised": gettext_lazy("A higher-priority booking needs the GPUs of this booking."),
-    "host_busy": gettext_lazy("GPUs are free, but no node with free GPUs has %(host)s free for that long."),
+    "fairer_share": _least_lost("A booking of an organisation that borrows less than yours needs the GPUs."),
+    "room_promised": "A higher-priority booking needs the GPUs of this booking.",
+    "host_busy": "GPUs are free, but no node with free GPUs has %(host)s free for that long.",
     "host_too_small": _host_too_small,
-    "share_of_one": gettext_lazy("A share is a part of one whole GPU."),
-    "series_conflict": gettext_lazy(
-        "Another date of the series can't be booked, and the request is for all dates or none."
-    ),
-    "class_too_slow": gettext_lazy("%(gpu_class)s needs more time for it than there is before the deadline."),
-    "laid_anew": gettext_lazy("It has other GPUs at its own time, so that more bookings fit."),
+    "share_of_one": "A share is a part of one whole GPU.",
+    (
+        "series_conflict"
+    ): "Another date of the series can't be booked, and the request is for all dates or none.",
+    "class_too_slow": "%(gpu_class)s needs more time for it than there is before the deadline.",
+    "laid_anew": "It has other GPUs at its own time, so that more bookings fit.",
     **WHERE,
     "data_place": data_place,
-    "pin_elsewhere": gettext_lazy("There are no %(gpu_class)s on %(pins)s."),
+    "pin_elsewhere": "There are no %(gpu_class)s on %(pins)s.",
     "pin_too_small": _pin_too_small,
     "pinned": _pinned,
-    "pin_out": gettext_lazy("%(pins)s: out of service."),
-    "none_in_service": gettext_lazy(
+    "pin_out": "%(pins)s: out of service.",
+    "none_in_service": (
         "%(out)s of %(gpus)s %(gpu_class)s are out of service or do not answer, so no start "
         "can be planned. Bookings keep their place in the queue until they are back."
     ),
-    "idle": gettext_lazy("Its GPUs were idle, and another booking starts earlier with them."),
-    "moved_together": gettext_lazy(
+    "idle": "Its GPUs were idle, and another booking starts earlier with them.",
+    "moved_together": (
         "An operator moves it to other GPUs, so that a waiting booking can start sooner. "
         "It resumes there as soon as it has left these."
     ),
     "order_stale": lambda facts: str(_PROBLEMS[str(facts["problem"])]),
-    "node_unanswering": gettext_lazy("%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer."),
-    "change_no_room": gettext_lazy("The change does not fit, so the booking keeps what it has."),
-    "change_weaker": gettext_lazy(
+    "node_unanswering": "%(out)s of %(gpus)s %(gpu_class)s are on nodes that do not answer.",
+    "change_no_room": "The change does not fit, so the booking keeps what it has.",
+    "change_weaker": (
         "With this change other bookings could delay its start, so it keeps what it has. Accept a "
         "weaker start, or change less."
     ),
     "dependency_failed": _dependency_failed,
     "awaits_booking": _awaits_booking,
-    "change_begun": gettext_lazy("The booking began before the change was decided, so it keeps what it has."),
-    "approval_declined": gettext_lazy("The change was not approved, so the booking keeps what it has."),
-    "approval_expired": gettext_lazy("Nobody approved the change in time, so the booking keeps what it has."),
-    "change_awaited": gettext_lazy(
-        "Other bookings are paused for this one, so it can only ask for less or be cancelled."
-    ),
-    "suspended_there": gettext_lazy(
-        "It resumes where it was suspended; on other GPUs it would start from its last save."
-    ),
+    "change_begun": "The booking began before the change was decided, so it keeps what it has.",
+    "approval_declined": "The change was not approved, so the booking keeps what it has.",
+    "approval_expired": "Nobody approved the change in time, so the booking keeps what it has.",
+    "change_awaited": "Other bookings are paused for this one, so it can only ask for less or be cancelled.",
+    "suspended_there": "It resumes where it was suspended; on other GPUs it would start from its last save.",
     "mode_pinned": _mode_pinned,
     "start_slow": _start_slow,
-    "node_silent": gettext_lazy("%(node)s does not answer, so this booking needs other GPUs."),
-    "node_conflict": gettext_lazy(
-        "%(node)s reported the run as over too early, so this booking needs other GPUs."
-    ),
+    "node_silent": "%(node)s does not answer, so this booking needs other GPUs.",
+    "node_conflict": "%(node)s reported the run as over too early, so this booking needs other GPUs.",
     "overtaken": lambda facts: overtaken_text(str(facts["rule"]), is_own=bool(facts["own_tenant"])),
     "mode_change": lambda facts: str(_MODE_CHANGES[str(facts["mode"])] % facts),
 }

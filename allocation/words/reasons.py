@@ -7,7 +7,7 @@ from typing import Any
 from allocation.words.amounts import Facts
 from allocation.words.reason_sentences import sentence_of
 from solver.reasons.reason import Reason
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 
 _CLAIMANT = ("overtaken", "booking")
 

@@ -1,189 +1,166 @@
 """The sentences of operators' acts and their refusals, of rules for approvals, and of Jira."""
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy, ngettext_lazy
+from tenants.platform.nouns import Plural, Sentence
 
 _EFFECTS = {
-    "message": gettext_lazy("%(owner)s gets the message."),
-    "release_running": gettext_lazy("%(owner)s is asked to release it. It keeps running until they do."),
-    "release_waiting": gettext_lazy("%(owner)s is asked to cancel it. It keeps its place until they do."),
-    "pause": gettext_lazy(
-        "%(owner)s gets notice now. It is paused after %(grace)s, and can resume %(length)s later."
-    ),
-    "pause_window": gettext_lazy(
+    "message": "%(owner)s gets the message.",
+    "release_running": "%(owner)s is asked to release it. It keeps running until they do.",
+    "release_waiting": "%(owner)s is asked to cancel it. It keeps its place until they do.",
+    "pause": "%(owner)s gets notice now. It is paused after %(grace)s, and can resume %(length)s later.",
+    "pause_window": (
         "%(owner)s gets notice now. It is paused after %(grace)s. What is left of its window when "
         "the pause is over is used, and the rest is not charged."
     ),
 }
-_WHY_NOT = {
-    "booking_over": gettext_lazy("It is over."),
-    "booking_ending": gettext_lazy("Its GPUs are being cleared already."),
-    "paused_already": gettext_lazy("It is paused already, or has the notice of a pause."),
-    "not_running": gettext_lazy("It does not run. To keep it from starting, stop new work."),
-    "tier_never_paused": gettext_lazy("The tier %(tier)s is never paused. Ask to release it."),
-    "paused_enough": ngettext_lazy(
+_WHY_NOT: dict[str, Sentence] = {
+    "booking_over": "It is over.",
+    "booking_ending": "Its GPUs are being cleared already.",
+    "paused_already": "It is paused already, or has the notice of a pause.",
+    "not_running": "It does not run. To keep it from starting, stop new work.",
+    "tier_never_paused": "The tier %(tier)s is never paused. Ask to release it.",
+    "paused_enough": Plural(
         "It was paused %(count)s time, the most that the tier %(tier)s allows. Ask to release it.",
         "It was paused %(count)s times, the most that the tier %(tier)s allows. Ask to release it.",
         "count",
     ),
-    "ends_before_pause": gettext_lazy("It ends before the notice of %(grace)s would be over."),
-    "protected": gettext_lazy("The tier %(tier)s protects the first %(protected)s of a run."),
+    "ends_before_pause": "It ends before the notice of %(grace)s would be over.",
+    "protected": "The tier %(tier)s protects the first %(protected)s of a run.",
 }
-SENTENCES: dict[str, Promise] = {
-    "decline_reason_missing": gettext_lazy("Say why you decline: the person reads it."),
-    "cheapest_of_what": gettext_lazy(
-        "A booking can't choose the cheapest option. Create a quote and book its first option."
-    ),
-    "decision_archived": gettext_lazy(
+SENTENCES: dict[str, Sentence] = {
+    "decline_reason_missing": "Say why you decline: the person reads it.",
+    (
+        "cheapest_of_what"
+    ): "A booking can't choose the cheapest option. Create a quote and book its first option.",
+    "decision_archived": (
         "The documents of decision %(id)s are in the archive file %(archived_in)s. An operator "
         "replays it by `manage.py decision_replay %(id)s --archive FOLDER`."
     ),
-    "too_many_replays": ngettext_lazy(
+    "too_many_replays": Plural(
         "%(count)s replay is waiting. Ask again in a few minutes.",
         "%(count)s replays are waiting. Ask again in a few minutes.",
         "count",
     ),
-    "approval_changed_since": gettext_lazy(
-        "%(booking)s has changed since. It waits for a decision on what it asks for now."
-    ),
-    "bad_message": gettext_lazy("Paste a JSON object, as Jira sends it."),
-    "clock_not_in_doubt": gettext_lazy("No clock has jumped: there is nothing to accept."),
-    "enrolment_refused": gettext_lazy(
-        "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a new one."
-    ),
-    "agent_too_old": gettext_lazy(
-        "The agent of %(node)s (%(version)s) %(limit)s. Upgrade it to %(needed)s or later first."
-    ),
-    "node_locked_out": gettext_lazy(
+    (
+        "approval_changed_since"
+    ): "%(booking)s has changed since. It waits for a decision on what it asks for now.",
+    "bad_message": "Paste a JSON object, as Jira sends it.",
+    "clock_not_in_doubt": "No clock has jumped: there is nothing to accept.",
+    (
+        "enrolment_refused"
+    ): "This enrolment token is unknown, used or older than 15 minutes. Ask the operator for a new one.",
+    (
+        "agent_too_old"
+    ): "The agent of %(node)s (%(version)s) %(limit)s. Upgrade it to %(needed)s or later first.",
+    "node_locked_out": (
         "%(node)s is locked out: its agent has no account any more, so it can't return by itself. "
         "Enrol it again: Install an agent, or `manage.py enrol_token --node %(node)s`, makes a "
         "token; on the node run `GPU_AGENT_TOKEN=TOKEN gpu-agent --portal %(portal)s "
         "--name %(node)s --enrol-again` once. Then return it to service."
     ),
-    "node_not_enrolled": gettext_lazy("%(node)s has no enrolled agent. Install one first."),
-    "node_name_invalid": gettext_lazy(
-        "A node's name has lower-case letters, digits and hyphens, at most 60 characters."
-    ),
-    "models_unknown": gettext_lazy(
+    "node_not_enrolled": "%(node)s has no enrolled agent. Install one first.",
+    "node_name_invalid": "A node's name has lower-case letters, digits and hyphens, at most 60 characters.",
+    "models_unknown": (
         "Nothing can be planned on %(node)s: no model named %(names)s is in the catalogue. Add the "
         "model first."
     ),
-    "rotation_running": gettext_lazy(
+    "rotation_running": (
         "%(node)s has been sent its new key and has not signed with it yet. If its agent no longer "
         "answers, lock it out and enrol it again."
     ),
-    "inventory_invalid": gettext_lazy("The inventory can't be read: %(error)s."),
-    "mode_unknown": gettext_lazy("A GPU is pinned to whole or to sliced."),
-    "mode_impossible": gettext_lazy("A %(product_name)s has no slices."),
-    "ends_without_warning": gettext_lazy(
-        "Processes are ended only after a warning, at least a minute later."
-    ),
-    "bookings_per_call": gettext_lazy("Choose 1 to %(most_bookings)s bookings."),
-    "class_label_taken": gettext_lazy("Another class has this name."),
-    "class_kind_fixed": gettext_lazy("What the units of a class are never changes: make another class."),
-    "model_of_other_kind": gettext_lazy(
-        "“Host core” is the model of classes of host cores, and no other model is."
-    ),
-    "bad_class_order": gettext_lazy("A position in lists is 0 to %(most_order)s."),
-    "class_in_use": gettext_lazy(
+    "inventory_invalid": "The inventory can't be read: %(error)s.",
+    "mode_unknown": "A GPU is pinned to whole or to sliced.",
+    "mode_impossible": "A %(product_name)s has no slices.",
+    "ends_without_warning": "Processes are ended only after a warning, at least a minute later.",
+    "bookings_per_call": "Choose 1 to %(most_bookings)s bookings.",
+    "class_label_taken": "Another class has this name.",
+    "class_kind_fixed": "What the units of a class are never changes: make another class.",
+    "model_of_other_kind": "“Host core” is the model of classes of host cores, and no other model is.",
+    "bad_class_order": "A position in lists is 0 to %(most_order)s.",
+    "class_in_use": (
         "%(found)s is in use by %(uses)s and can't be removed. A class that has had a price stays "
         "for the record of charges."
     ),
-    "product_name_taken": gettext_lazy("The model %(other)s has this name."),
-    "model_in_use": ngettext_lazy(
+    "product_name_taken": "The model %(other)s has this name.",
+    "model_in_use": Plural(
         "%(product_name)s is in use by %(count)s GPU or past booking and can't be removed.",
         "%(product_name)s is in use by %(count)s GPUs or past bookings and can't be removed.",
         "count",
     ),
-    "bad_model_memory": gettext_lazy("Memory is a whole number of MiB, e.g. 81559."),
-    "bad_model_reset": gettext_lazy("A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed."),
-    "model_fixed": gettext_lazy(
-        "%(product_name)s has GPUs, so its product name, class and memory can't change."
-    ),
-    "tenant_has_no_booking": gettext_lazy("This tenant has no booking with that number."),
-    "amount_not_positive": gettext_lazy("Enter an amount above zero."),
-    "booking_not_over": gettext_lazy("%(booking)s is not over. Its charge can be corrected when it is."),
-    "refund_too_large": gettext_lazy("At most %(was)s can be refunded."),
-    "charge_too_large": gettext_lazy("At most %(room)s more can be charged."),
-    "correction_reason": gettext_lazy(
-        "Enter a reason of 1 to 200 visible characters. The project can read it."
-    ),
-    "month_not_begun": gettext_lazy("This month has not begun."),
-    "dispute_answered": gettext_lazy("This dispute is %(said)s already."),
-    "no_such_booking_number": gettext_lazy("There is no booking with that number."),
-    "dispute_note": gettext_lazy("Write 1 to %(longest)s visible characters."),
-    "dispute_open": gettext_lazy(
+    "bad_model_memory": "Memory is a whole number of MiB, e.g. 81559.",
+    "bad_model_reset": "A reset takes 1 to %(longest_switch)s seconds; 0 means none is needed.",
+    "model_fixed": "%(product_name)s has GPUs, so its product name, class and memory can't change.",
+    "tenant_has_no_booking": "This tenant has no booking with that number.",
+    "amount_not_positive": "Enter an amount above zero.",
+    "booking_not_over": "%(booking)s is not over. Its charge can be corrected when it is.",
+    "refund_too_large": "At most %(was)s can be refunded.",
+    "charge_too_large": "At most %(room)s more can be charged.",
+    "correction_reason": "Enter a reason of 1 to 200 visible characters. The project can read it.",
+    "month_not_begun": "This month has not begun.",
+    "dispute_answered": "This dispute is %(said)s already.",
+    "no_such_booking_number": "There is no booking with that number.",
+    "dispute_note": "Write 1 to %(longest)s visible characters.",
+    "dispute_open": (
         "The same is disputed already, and an operator has not answered yet. Withdraw that dispute "
         "to write another note."
     ),
-    "deadline_past": gettext_lazy("The deadline has passed."),
-    "gpu_in_service": gettext_lazy("%(gpu)s is already in service."),
-    "still_in_service": gettext_lazy(
-        "%(where)s takes work. Drain the node, switch it off, then confirm it here."
-    ),
-    "note_needed": gettext_lazy("Describe what was done; the history shows it."),
-    "unknown_file": gettext_lazy("Choose one of: %(files)s."),
-    "too_many_exports": gettext_lazy(
-        "%(most_open)s of your files are being made. Wait until one of them is ready."
-    ),
-    "export_failed": gettext_lazy("This file could not be made. Ask for it again."),
-    "export_unfinished": gettext_lazy("Lines written so far: %(lines_done)s of %(lines)s. Ask again later."),
-    "blackout_over": gettext_lazy("The maintenance of %(where)s is already over."),
-    "maintenance_far": gettext_lazy("Plan maintenance at most a year ahead."),
-    "maintenance_reason": gettext_lazy("Describe the maintenance; users read it."),
-    "maintenance_deadline": gettext_lazy("Work has to end between the start and the end of the maintenance."),
-    "end_before_start": gettext_lazy("The end must be after the start."),
-    "maintenance_end_past": gettext_lazy(
-        "Maintenance that has begun can't end in the past. Name a later end, or end it now."
-    ),
-    "maintenance_running": gettext_lazy(
+    "deadline_past": "The deadline has passed.",
+    "gpu_in_service": "%(gpu)s is already in service.",
+    "still_in_service": "%(where)s takes work. Drain the node, switch it off, then confirm it here.",
+    "note_needed": "Describe what was done; the history shows it.",
+    "unknown_file": "Choose one of: %(files)s.",
+    "too_many_exports": "%(most_open)s of your files are being made. Wait until one of them is ready.",
+    "export_failed": "This file could not be made. Ask for it again.",
+    "export_unfinished": "Lines written so far: %(lines_done)s of %(lines)s. Ask again later.",
+    "blackout_over": "The maintenance of %(where)s is already over.",
+    "maintenance_far": "Plan maintenance at most a year ahead.",
+    "maintenance_reason": "Describe the maintenance; users read it.",
+    "maintenance_deadline": "Work has to end between the start and the end of the maintenance.",
+    "end_before_start": "The end must be after the start.",
+    (
+        "maintenance_end_past"
+    ): "Maintenance that has begun can't end in the past. Name a later end, or end it now.",
+    "maintenance_running": (
         "The maintenance of %(where)s has begun. Its end, its deadline and its reason can change, "
         "its start can't."
     ),
-    "maintenance_past": gettext_lazy("Maintenance can't start in the past."),
-    "maintenance_long": gettext_lazy("Maintenance lasts at most 90 days."),
-    "not_your_nodes": gettext_lazy(
-        "%(node)s is not among the nodes of your roles: %(own)s. Roles are given by %(people)s."
-    ),
-    "one_target": gettext_lazy("Name either a rack or a node."),
-    "outage_length": gettext_lazy("A planned outage takes at least a minute and at most four hours."),
-    "freeze_length": gettext_lazy("A freeze lasts at most 30 days."),
-    "bad_duration": gettext_lazy("Write the duration like “20m” or “2h”."),
-    "mode_reason": gettext_lazy("Enter a reason; all members read it."),
-    "choice_unknown": gettext_lazy("Choose one of the values."),
-    "too_many_reports": gettext_lazy("A person can have %(most)s reports. End one first."),
-    "report_recipients": gettext_lazy(
-        "Only leads of the project and tenant admins send its reports to others."
-    ),
-    "report_exists": gettext_lazy("This report is sent already. End it to choose another time."),
-    "model_not_shipped": gettext_lazy("The shipped catalogue has no model %(slug)s. Describe it yourself."),
-    "stop_reason": gettext_lazy("Enter a reason. Everybody who is stopped reads it."),
-    "stop_length": gettext_lazy("A stop lasts at most 90 days."),
-    "unknown_scope": gettext_lazy("Stop one of: %(known)s."),
-    "stop_over": gettext_lazy("The stop of %(of)s is over."),
-    "no_speed": gettext_lazy(
+    "maintenance_past": "Maintenance can't start in the past.",
+    "maintenance_long": "Maintenance lasts at most 90 days.",
+    (
+        "not_your_nodes"
+    ): "%(node)s is not among the nodes of your roles: %(own)s. Roles are given by %(people)s.",
+    "one_target": "Name either a rack or a node.",
+    "outage_length": "A planned outage takes at least a minute and at most four hours.",
+    "freeze_length": "A freeze lasts at most 30 days.",
+    "bad_duration": "Write the duration like “20m” or “2h”.",
+    "mode_reason": "Enter a reason; all members read it.",
+    "choice_unknown": "Choose one of the values.",
+    "too_many_reports": "A person can have %(most)s reports. End one first.",
+    "report_recipients": "Only leads of the project and tenant admins send its reports to others.",
+    "report_exists": "This report is sent already. End it to choose another time.",
+    "model_not_shipped": "The shipped catalogue has no model %(slug)s. Describe it yourself.",
+    "stop_reason": "Enter a reason. Everybody who is stopped reads it.",
+    "stop_length": "A stop lasts at most 90 days.",
+    "unknown_scope": "Stop one of: %(known)s.",
+    "stop_over": "The stop of %(of)s is over.",
+    "no_speed": (
         "The speed of %(workload)s on %(gpu_class)s is not known. %(known)s Leave the kind of work "
         "out to book a fixed duration."
     ),
-    "bad_speed": gettext_lazy("A speed is more than 0 and at most 1000 times the reference class."),
-    "class_for_all_projects": gettext_lazy("A class demands it in every project."),
-    "training_not_accepted": gettext_lazy("A training is recorded by an admin, not accepted."),
-    "text_replaced": gettext_lazy("This version was replaced. Read the new one."),
-    "text_not_recorded": gettext_lazy("People accept a text themselves."),
-    "training_day": gettext_lazy("The day of a training is today or before."),
-    "requirement_kind": gettext_lazy("One of: %(values)s."),
-    "requirement_days": gettext_lazy("Between 1 and %(most_days)s days, or none."),
-    "too_many_requirements": gettext_lazy("At most %(most_open)s. End one first."),
-    "text_length": gettext_lazy("A text has 1 to %(longest_text)s characters."),
-    "text_invisible": gettext_lazy("A text has no control or invisible characters."),
-    "bad_length": gettext_lazy("Enter how long the pause lasts: from 1 min to 7 days, such as 4h."),
-    "owner_message": gettext_lazy("Enter a text of 1 to %(longest)s visible characters. The owners read it."),
-    "series_too_long": gettext_lazy(
-        "Maintenance repeats at most %(max_dates)s times. Choose an earlier last day."
-    ),
-    "maintenance_overlap": gettext_lazy(
-        "A date would start before the previous one ends. Make them shorter."
-    ),
+    "bad_speed": "A speed is more than 0 and at most 1000 times the reference class.",
+    "class_for_all_projects": "A class demands it in every project.",
+    "training_not_accepted": "A training is recorded by an admin, not accepted.",
+    "text_replaced": "This version was replaced. Read the new one.",
+    "text_not_recorded": "People accept a text themselves.",
+    "training_day": "The day of a training is today or before.",
+    "requirement_kind": "One of: %(values)s.",
+    "requirement_days": "Between 1 and %(most_days)s days, or none.",
+    "too_many_requirements": "At most %(most_open)s. End one first.",
+    "text_length": "A text has 1 to %(longest_text)s characters.",
+    "text_invisible": "A text has no control or invisible characters.",
+    "bad_length": "Enter how long the pause lasts: from 1 min to 7 days, such as 4h.",
+    "owner_message": "Enter a text of 1 to %(longest)s visible characters. The owners read it.",
+    "series_too_long": "Maintenance repeats at most %(max_dates)s times. Choose an earlier last day.",
+    "maintenance_overlap": "A date would start before the previous one ends. Make them shorter.",
 }
 
 

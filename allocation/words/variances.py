@@ -5,8 +5,6 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from billing.rules import money_text, rate_text
 
 HALF_CENT = Decimal("0.005")
@@ -17,13 +15,13 @@ Names = Mapping[str, Mapping[str, str]]
 def variance_headline(said: Mapping[str, Any]) -> str:
     """`Protein folding spent €80.00 more than on usual Tuesdays`."""
     actual, expected = Decimal(said["actual"]), Decimal(said["expected"])
-    more = _("more") if actual >= expected else _("less")
+    more = "more" if actual >= expected else "less"
     amount = money_text(abs(actual - expected), said["currency"])
     facts = {"name": said["name"], "amount": amount, "more": more}
     if said["against"] == "plan":
-        return _("%(name)s has spent %(amount)s %(more)s than planned") % facts
+        return "%(name)s has spent %(amount)s %(more)s than planned" % facts
     weekday = f"{date.fromisoformat(said['day']):%A}s"
-    return _("%(name)s spent %(amount)s %(more)s than on usual %(weekday)s") % (facts | {"weekday": weekday})
+    return "%(name)s spent %(amount)s %(more)s than on usual %(weekday)s" % (facts | {"weekday": weekday})
 
 
 def variance_sentence(said: Mapping[str, Any]) -> str:
@@ -35,21 +33,21 @@ def variance_sentence(said: Mapping[str, Any]) -> str:
         "day": f"{day:%a} {day.day} {day:%b}",
     }
     if said["against"] == "plan":
-        return _("%(actual)s were spent until %(day)s, and an even plan allows %(expected)s.") % facts
-    return _("%(actual)s were spent on %(day)s, and %(expected)s are usual.") % facts
+        return "%(actual)s were spent until %(day)s, and an even plan allows %(expected)s." % facts
+    return "%(actual)s were spent on %(day)s, and %(expected)s are usual." % facts
 
 
 def cause_name(part: Mapping[str, Any]) -> str:
     """The cause in a few words."""
     is_more = Decimal(part["amount"]) > 0
     return {
-        "plan": _("The plan is below usual spend") if is_more else _("The plan is above usual spend"),
-        "volume": _("More GPU-hours") if is_more else _("Fewer GPU-hours"),
-        "class": _("More expensive GPU classes") if is_more else _("Cheaper GPU classes"),
-        "tier": _("More expensive tiers") if is_more else _("Cheaper tiers"),
-        "price": _("Higher prices") if is_more else _("Lower prices"),
-        "fees": _("Fees"),
-        "corrections": _("Corrections"),
+        "plan": "The plan is below usual spend" if is_more else "The plan is above usual spend",
+        "volume": "More GPU-hours" if is_more else "Fewer GPU-hours",
+        "class": "More expensive GPU classes" if is_more else "Cheaper GPU classes",
+        "tier": "More expensive tiers" if is_more else "Cheaper tiers",
+        "price": "Higher prices" if is_more else "Lower prices",
+        "fees": "Fees",
+        "corrections": "Corrections",
     }[str(part["cause"])]
 
 
@@ -63,19 +61,16 @@ def cause_sentence(part: Mapping[str, Any], currency: str, names: Names) -> str:
         usual, planned = (money_text(Decimal(facts[name]), currency) for name in ("usual", "planned"))
         if usual == planned:
             return ""
-        return _("Usual days of this number cost %(usual)s; the plan has %(planned)s.") % {
-            "usual": usual,
-            "planned": planned,
-        }
+        return f"Usual days of this number cost {usual}; the plan has {planned}."
     if part["cause"] == "volume":
         hours = {name: f"{Decimal(facts[name]):,}" for name in ("before", "after")}
-        return _("%(after)s GPU-hours instead of %(before)s.") % hours
+        return "%(after)s GPU-hours instead of %(before)s." % hours
     if part["cause"] == "price":
         before, after = (rate_text(Decimal(facts[name]), currency) for name in ("before", "after"))
-        text = _("A GPU-hour of these classes and tiers cost %(after)s on average instead of %(before)s.")
+        text = "A GPU-hour of these classes and tiers cost %(after)s on average instead of %(before)s."
         return text % {"before": before, "after": after}
     name = names[part["cause"]].get(facts["name"], facts["name"])
-    return _("%(name)s had %(after)s %% of the hours instead of %(before)s %%.") % ({**facts, "name": name})
+    return f"{name} had {facts['after']} % of the hours instead of {facts['before']} %."
 
 
 def parts_shown(parts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

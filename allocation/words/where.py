@@ -4,12 +4,9 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import gigabytes_text
+from tenants.platform.nouns import Sentence
 
 zone_names: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("zone_names", default=dict)
 """The names of zones by slug; `class_names` sets it."""
@@ -24,14 +21,14 @@ def energy_words(facts: Mapping[str, Any]) -> str:
     """`It starts at 02:00 instead of 22:00, for cheaper energy in Basel: 0.12 instead of 0.31 EUR …`"""
     if facts["prefers"] == "price":
         amounts = {name: f"{facts[name] / 10_000:.4f}".rstrip("0").ljust(4, "0") for name in _COSTS}
-        energy, costs = _("cheaper energy"), _("%(cost)s instead of %(cost_before)s EUR per kWh")
+        energy, costs = "cheaper energy", "%(cost)s instead of %(cost_before)s EUR per kWh"
     else:
         amounts = {name: str(facts[name]) for name in _COSTS}
-        energy, costs = _("cleaner energy"), _("%(cost)s instead of %(cost_before)s g of CO2 per kWh")
+        energy, costs = "cleaner energy", "%(cost)s instead of %(cost_before)s g of CO2 per kWh"
     if facts["zone"] == facts["zone_before"]:
-        text = _("It starts at %(clock)s instead of %(clock_before)s, for %(energy)s in %(zone)s: %(costs)s.")
+        text = "It starts at %(clock)s instead of %(clock_before)s, for %(energy)s in %(zone)s: %(costs)s."
     else:
-        text = _(
+        text = (
             "It starts at %(clock)s in %(zone)s instead of %(clock_before)s in %(zone_before)s, for "
             "%(energy)s: %(costs)s."
         )
@@ -40,17 +37,13 @@ def energy_words(facts: Mapping[str, Any]) -> str:
 
 
 _COSTS = ("cost", "cost_before")
-WHERE: dict[str, Promise | Callable[[Any], str]] = {
+WHERE: dict[str, Sentence | Callable[[Any], str]] = {
     "energy": energy_words,
-    "where_elsewhere": gettext_lazy("There are no %(gpu_class)s %(where)s."),
-    "where_too_small": gettext_lazy(
-        "Nodes %(where)s have room for %(most_shape)s together; %(shape)s are needed."
-    ),
-    "zone_too_small": gettext_lazy(
-        "%(shape)s must be in one zone, and no zone has room for more than %(most_shape)s."
-    ),
-    "no_zone_for_all": gettext_lazy("Its GPUs must be in one zone, and no zone has room for all of them."),
-    "free_elsewhere": gettext_lazy("It may only run %(where)s; other %(gpu_class)s are free."),
+    "where_elsewhere": "There are no %(gpu_class)s %(where)s.",
+    "where_too_small": "Nodes %(where)s have room for %(most_shape)s together; %(shape)s are needed.",
+    "zone_too_small": "%(shape)s must be in one zone, and no zone has room for more than %(most_shape)s.",
+    "no_zone_for_all": "Its GPUs must be in one zone, and no zone has room for all of them.",
+    "free_elsewhere": "It may only run %(where)s; other %(gpu_class)s are free.",
 }
 
 
@@ -63,13 +56,13 @@ def where_said(zones: tuple[str, ...], others: tuple[str, ...], storage: str | N
     """Returns these fields of a request in words; empty for none."""
     words = []
     if zones:
-        words.append(_("in %(zones)s") % {"zones": _(" or ").join(map(zone_name, zones))})
+        words.append("in " + " or ".join(map(zone_name, zones)))
     if others:
-        words.append(_("outside of %(zones)s") % {"zones": _(" and ").join(map(zone_name, others))})
+        words.append("outside of " + " and ".join(map(zone_name, others)))
     if scratch:
-        words.append(_("with %(space)s of local NVMe") % {"space": gigabytes_text(scratch)})
+        words.append(f"with {gigabytes_text(scratch)} of local NVMe")
     if storage == "shared":
-        words.append(_("with shared storage"))
+        words.append("with shared storage")
     elif storage and not scratch:
-        words.append(_("with local NVMe"))
+        words.append("with local NVMe")
     return " ".join(words)

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from tenants.platform.errors import Refused
-from tenants.platform.units import unit_noun
+from tenants.platform.nouns import unit_noun
 
 register = template.Library()
 INDENTATION = re.compile(r"\n\s*")

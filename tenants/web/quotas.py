@@ -9,7 +9,7 @@ from django.http import QueryDict
 
 from tenants.models import Project, Tenant
 from tenants.platform.errors import Refused, invalid
-from tenants.platform.units import unit_noun, unit_text
+from tenants.platform.nouns import unit_noun, unit_text
 from tenants.queries import ClassShares, ShareRow
 from tenants.services import (
     Share,

@@ -118,8 +118,7 @@ def test_what_follows_two_dashes_runs_with_the_booking(mara: Terminal, tmp_path:
     file.write_text("#!/bin/sh\nexit 7\n")
     booking = json.loads(mara.run(*words[:-1], "--json", "--", str(file), status=4).stdout)
     with as_system():
-        key = UUID(booking["id"].removeprefix("bk_"))
-        BookingScript.objects.filter(booking=key).update(
+        BookingScript.objects.filter(booking=UUID(booking["id"].removeprefix("bk_"))).update(
             exit_code=7, ended_at=datetime.now(UTC), log_file="/home/mara/x.log", log="epoch 1\n"
         )
     said = mara.run("script", booking["number"]).stdout

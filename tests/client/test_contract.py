@@ -9,7 +9,7 @@ import yaml
 
 from allocation.rules.states import State
 from gpu_client import availability, clusters, commands, scripts, session, watching, words, workloads
-from gpu_client import states as client_states
+from gpu_client import watching as client_states
 from gpu_client.api import OPERATIONS
 from tests.servers.servers import ROOT
 

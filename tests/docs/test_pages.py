@@ -56,7 +56,6 @@ def _manage_commands() -> set[str]:
 DJANGO_COMMANDS = {
     "check",
     "collectstatic",
-    "makemessages",
     "makemigrations",
     "migrate",
     "spectacular",

@@ -1,11 +1,6 @@
-"""Every reason has a sentence, which can be extracted, translated and counted in the plural."""
-
-import ast
-import gettext
-from pathlib import Path
+"""Every reason has a sentence, which is counted in the plural."""
 
 import pytest
-from django.utils.translation import override, trans_real
 
 from allocation.words.amounts import class_names
 from allocation.words.changes import differences_text
@@ -15,10 +10,8 @@ from allocation.words.reasons import reason_shown, sentence, stored_sentence
 from allocation.words.refusals import refusal_text
 from solver.reasons.catalogue import BY_CODE
 from solver.reasons.reason import Fact, reason
+from tenants.platform.nouns import Plural, plural
 
-WORDS = Path(__file__).resolve().parents[2] / "allocation/words"
-# How many arguments of each function are texts.
-TEXTS = {"_": 1, "gettext_lazy": 1, "ngettext": 2, "ngettext_lazy": 2}
 GPU = 56_000
 QUOTA: dict[str, Fact] = {"owner": "lab", "limit": 8 * GPU, "asked": 2 * GPU, "gpu_class": "h100"}
 SAID: tuple[tuple[str, dict[str, Fact], str], ...] = (
@@ -169,16 +162,6 @@ def test_a_stored_reason_is_said_when_it_is_shown_and_an_older_one_keeps_its_sen
     assert stored_sentence(stored | {"sentence": "As it was."}) == "As it was."
 
 
-class Backwards(gettext.NullTranslations):
-    """A language that has everything backwards."""
-
-    def gettext(self, message: str) -> str:
-        return f"<{message}>"
-
-    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        return f"<{msgid1 if n < 3 else msgid2}>"
-
-
 def test_answers_to_people_name_a_class_by_its_label_everywhere() -> None:
     """In reasons, events, refusals and what would change a place; the labels are read once."""
     reads: list[int] = []
@@ -214,28 +197,10 @@ def test_answers_to_people_name_a_zone_by_its_name() -> None:
     assert sentence(why) == "There are no h100 in bern or basel outside of oslo."
 
 
-def test_the_reader_s_language_says_it_by_its_own_plural(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = trans_real.translation
-    monkeypatch.setattr(trans_real, "translation", lambda name: Backwards() if name == "xx" else known(name))
-    with override("xx"):
-        assert sentence(reason("makes_room", pauses=2)) == (
-            "<It starts when 2 paused booking has made room.>"
-        )
-        assert sentence(reason("not_before")) == "<You asked for a start no earlier than this.>"
-    assert sentence(reason("not_before")) == "You asked for a start no earlier than this."
-
-
-def test_every_text_can_be_extracted() -> None:
-    """xgettext reads literal text only; an f-string or a variable would never be translated."""
-    found = 0
-    for path in WORDS.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and name in TEXTS:
-                texts = node.args[: TEXTS[name]]
-                assert all(isinstance(text, ast.Constant) for text in texts), ast.unparse(node)
-                found += 1
-    assert found > 80
+@pytest.mark.parametrize(("count", "text"), [(0, "0 nodes"), (1, "one node"), (2, "2 nodes")])
+def test_a_text_depends_on_the_number_that_it_names(count: int, text: str) -> None:
+    said = Plural("one node", "%(nodes)s nodes", "nodes")
+    assert said % {"nodes": count} == plural("one node", f"{count} nodes", count) == text
 
 
 def test_a_loan_that_nobody_can_pause_says_that_it_ends() -> None:

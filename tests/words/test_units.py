@@ -6,7 +6,7 @@ from allocation.words.amounts import class_names
 from allocation.words.events import event_sentence, event_text
 from allocation.words.reasons import sentence_for, stored_sentence
 from allocation.words.refusals import refusal_text
-from tenants.platform.units import about_cores, unit_text
+from tenants.platform.nouns import about_cores, unit_text
 from tenants.platform.words import more_text
 
 

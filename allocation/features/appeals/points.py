@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.appeals.services import appeals_to_answer
 from allocation.points import TASKS, Task
 from allocation.words.refusals import sentences_add
@@ -22,12 +20,12 @@ def _tasks(actor: Actor | None, now: datetime) -> Iterator[Task]:
 TASKS.append(_tasks)
 sentences_add(
     {
-        "appeal_late": gettext_lazy("A pause can be contested within %(days)s days of its notice."),
-        "appeal_twice": gettext_lazy("This pause was contested already. Its answer is final."),
-        "appeal_answered": gettext_lazy("This objection was %(said)s already."),
-        "appeal_outcome": gettext_lazy("Choose whether the objection is right."),
-        "appeal_own": gettext_lazy("Somebody else answers your own objection."),
-        "appeal_operators": gettext_lazy("The platform's operators answer this objection."),
+        "appeal_late": "A pause can be contested within %(days)s days of its notice.",
+        "appeal_twice": "This pause was contested already. Its answer is final.",
+        "appeal_answered": "This objection was %(said)s already.",
+        "appeal_outcome": "Choose whether the objection is right.",
+        "appeal_own": "Somebody else answers your own objection.",
+        "appeal_operators": "The platform's operators answer this objection.",
     }
 )
 ACTIONS["appeal.raised"] = "contested a pause of booking {object}"

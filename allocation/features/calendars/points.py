@@ -1,14 +1,12 @@
 """What calendars add to the core: sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMELESS
 
 sentences_add(
     {
-        "unknown_calendar": gettext_lazy("Choose the content of the calendar."),
-        "too_many_calendars": gettext_lazy("You have %(most_feeds)s calendars. Revoke one you do not use."),
+        "unknown_calendar": "Choose the content of the calendar.",
+        "too_many_calendars": "You have %(most_feeds)s calendars. Revoke one you do not use.",
     }
 )
 ACTIONS["calendar.made"] = "created {object}"

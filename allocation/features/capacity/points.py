@@ -1,7 +1,5 @@
 """What capacity adds to the core: its task, metrics, sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.capacity.burst import burst_advice
 from allocation.features.capacity.metrics import capacity_metrics
 from allocation.features.capacity.sprints import sprint_act
@@ -16,35 +14,29 @@ SPRINT_ACTS.append(sprint_act)
 QUOTE_ADVICE.append(burst_advice)
 sentences_add(
     {
-        "providers_invalid": gettext_lazy("The file of providers can't be read: %(error)s."),
-        "capacity_until": gettext_lazy("Choose an end in the future, at most %(most)s days after the start."),
-        "no_offer": gettext_lazy("No provider offers %(gpu_class)s."),
-        "most_cost_too_little": gettext_lazy(
-            "The first paid period costs %(least)s. Allow at least so much."
-        ),
-        "too_many_plans": gettext_lazy("The project has %(most)s open plans already. Cancel one first."),
-        "sprint_mode": gettext_lazy("Choose off, propose or rent."),
-        "sprint_issue": gettext_lazy("Write the key of an issue, such as GPU-1."),
-        "rule_spent": gettext_lazy("The rule has used its %(most)s of this month."),
-        "backlog_found": gettext_lazy("Bookings that would wait too long: %(bookings)s, GPUs: %(gpus)s."),
-        "forecast_missing": gettext_lazy("The class has no forecast of now."),
-        "forecast_hours": gettext_lazy("The next %(days)s days have %(hours)s hours."),
-        "forecast_found": gettext_lazy(
-            "Short hours that are expected in the next %(days)s days: %(hours)s, of up to %(gpus)s GPUs."
-        ),
-        "burst_advice": gettext_lazy(
-            "Own GPUs: %(own)s. A rented machine: in %(lead)s, for %(cost)s at most."
-        ),
-        "burst_too_little": gettext_lazy("A machine for it costs %(cost)s, which is more than it may cost."),
-        "mix_period": gettext_lazy("Choose 1 to %(most)s days."),
-        "mix_leads": gettext_lazy("Only leads and admins see what mixes of GPUs cost."),
-        "mix_class": gettext_lazy("Name the class of the mix that is tried."),
-        "plan_over": gettext_lazy("This plan is over."),
-        "capacity_leads": gettext_lazy("Only leads and admins decide plans of capacity."),
-        "machine_of_plan": gettext_lazy("A plan has this machine. Cancel the plan instead."),
-        "capacity_stopped": gettext_lazy(
-            "The ladder of a budget keeps everything of the project from starting."
-        ),
+        "providers_invalid": "The file of providers can't be read: %(error)s.",
+        "capacity_until": "Choose an end in the future, at most %(most)s days after the start.",
+        "no_offer": "No provider offers %(gpu_class)s.",
+        "most_cost_too_little": "The first paid period costs %(least)s. Allow at least so much.",
+        "too_many_plans": "The project has %(most)s open plans already. Cancel one first.",
+        "sprint_mode": "Choose off, propose or rent.",
+        "sprint_issue": "Write the key of an issue, such as GPU-1.",
+        "rule_spent": "The rule has used its %(most)s of this month.",
+        "backlog_found": "Bookings that would wait too long: %(bookings)s, GPUs: %(gpus)s.",
+        "forecast_missing": "The class has no forecast of now.",
+        "forecast_hours": "The next %(days)s days have %(hours)s hours.",
+        (
+            "forecast_found"
+        ): "Short hours that are expected in the next %(days)s days: %(hours)s, of up to %(gpus)s GPUs.",
+        "burst_advice": "Own GPUs: %(own)s. A rented machine: in %(lead)s, for %(cost)s at most.",
+        "burst_too_little": "A machine for it costs %(cost)s, which is more than it may cost.",
+        "mix_period": "Choose 1 to %(most)s days.",
+        "mix_leads": "Only leads and admins see what mixes of GPUs cost.",
+        "mix_class": "Name the class of the mix that is tried.",
+        "plan_over": "This plan is over.",
+        "capacity_leads": "Only leads and admins decide plans of capacity.",
+        "machine_of_plan": "A plan has this machine. Cancel the plan instead.",
+        "capacity_stopped": "The ladder of a budget keeps everything of the project from starting.",
     }
 )
 ACTIONS["capacity_plan.made"] = "planned to rent GPUs for {object}"

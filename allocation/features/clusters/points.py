@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.clusters.figures import demand_of_jobs, demand_since
 from allocation.features.clusters.models import ObservedCluster
 from allocation.points import DEMAND_SOURCES, METRICS, DemandSource
@@ -28,10 +26,10 @@ DEMAND_SOURCES.append(DemandSource(demand_of_jobs, demand_since))
 METRICS.append(cluster_metrics)
 sentences_add(
     {
-        "job_times": gettext_lazy("The times of job %(number)s are not in order: submitted, started, ended."),
-        "job_ahead": gettext_lazy("Job %(number)s is in the future. Check the time zone."),
-        "job_count": gettext_lazy("Send 1 to %(most)s jobs at once."),
-        "cluster_period": gettext_lazy("Choose days from one to another, at most 366."),
+        "job_times": "The times of job %(number)s are not in order: submitted, started, ended.",
+        "job_ahead": "Job %(number)s is in the future. Check the time zone.",
+        "job_count": "Send 1 to %(most)s jobs at once.",
+        "cluster_period": "Choose days from one to another, at most 366.",
     }
 )
 ACTIONS["cluster.observed"] = "read the records of {object} for the first time"

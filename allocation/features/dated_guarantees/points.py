@@ -1,27 +1,23 @@
 """What dated guarantees add to the core: sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 
 sentences_add(
     {
-        "dated_step": gettext_lazy("A guarantee begins and ends at full five minutes, such as 14:05."),
-        "dated_past": gettext_lazy("The end is in the past."),
-        "dated_starts_past": gettext_lazy("The start is in the past. Leave it out to begin now."),
-        "dated_backward": gettext_lazy("The end has to be after the start."),
-        "dated_far": gettext_lazy("The end is more than %(days)s days ahead."),
-        "dated_no_share": gettext_lazy(
-            "%(tenant)s has no quota of %(model)s. Set its usual guarantee first; it can be 0."
-        ),
-        "dated_owner": gettext_lazy("Name a project or a lab, not both."),
-        "dated_overlaps": gettext_lazy(
+        "dated_step": "A guarantee begins and ends at full five minutes, such as 14:05.",
+        "dated_past": "The end is in the past.",
+        "dated_starts_past": "The start is in the past. Leave it out to begin now.",
+        "dated_backward": "The end has to be after the start.",
+        "dated_far": "The end is more than %(days)s days ahead.",
+        "dated_no_share": "%(tenant)s has no quota of %(model)s. Set its usual guarantee first; it can be 0.",
+        "dated_owner": "Name a project or a lab, not both.",
+        "dated_overlaps": (
             "%(gpus)s GPUs are guaranteed from %(starts)s to %(ends)s (UTC) already. End that guarantee "
             "first, or choose other dates."
         ),
-        "dated_many": gettext_lazy("There are %(most)s such guarantees to come already."),
-        "guarantees_above_site": gettext_lazy(
+        "dated_many": "There are %(most)s such guarantees to come already.",
+        "guarantees_above_site": (
             "The site has %(site)s %(model)s, and %(others)s are guaranteed to others at %(at)s (UTC): "
             "at most %(left)s are left."
         ),

@@ -29,7 +29,7 @@ from billing.rules import rate_text
 from tenants.access import Actor
 from tenants.models import Tier, User
 from tenants.platform.costly import costly
-from tenants.platform.units import unit_noun, unit_text
+from tenants.platform.nouns import unit_noun, unit_text
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page, zone_of
 

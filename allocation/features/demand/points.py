@@ -1,7 +1,5 @@
 """What demand adds to the core: its task, metrics and sentences."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.demand.headroom import headroom_peaks
 from allocation.features.demand.later import later_advice
 from allocation.features.demand.metrics import demand_metrics
@@ -27,9 +25,7 @@ QUOTE_ADVICE.append(later_advice)
 SLICES_AHEAD.append(slices_ahead_on)
 sentences_add(
     {
-        "demand_count": gettext_lazy("The class has %(gpus)s GPUs."),
-        "own_capacity_leads": gettext_lazy(
-            "Only leads, heads of labs and admins read what their work waited for."
-        ),
+        "demand_count": "The class has %(gpus)s GPUs.",
+        "own_capacity_leads": "Only leads, heads of labs and admins read what their work waited for.",
     }
 )

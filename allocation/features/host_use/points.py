@@ -1,7 +1,5 @@
 """What the use of hosts adds to the core: what nodes say of it, evidence of bottlenecks, and free cores."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.host_use import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.host_use.raising import cores_raised
 from allocation.features.host_use.services import signals_read, uses_keep
@@ -12,7 +10,5 @@ from tenants.rules.audit_words import ACTIONS
 NODE_TELEMETRY.append(uses_keep)
 HOST_SIGNALS.append(signals_read)
 MORE_CORES.append(cores_raised)
-sentences_add(
-    {"spare_cores_leads": gettext_lazy("Only leads choose whether their project gets free host cores.")}
-)
+sentences_add({"spare_cores_leads": "Only leads choose whether their project gets free host cores."})
 ACTIONS["spare_cores.set"] = "chose whether bookings of the project get free host cores"

@@ -1,7 +1,5 @@
 """What insights add to the core: sentences, and the overview on the start page."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.insights import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.insights.overview import sees_overview
 from allocation.points import HOME_PARTS, HomePart
@@ -11,7 +9,7 @@ HOME_PARTS.append(HomePart("overview", "overview", "Overview", sees_overview))
 
 sentences_add(
     {
-        "kpi_period": gettext_lazy("Choose 1 to 366 days, and at most 100 steps."),
-        "kpi_noun": gettext_lazy("Choose %(nouns)s."),
+        "kpi_period": "Choose 1 to 366 days, and at most 100 steps.",
+        "kpi_noun": "Choose %(nouns)s.",
     }
 )

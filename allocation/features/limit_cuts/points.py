@@ -1,7 +1,5 @@
 """What limit cuts add to the core: what is above a limit, what stays, their task, and words."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.limit_cuts import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.limit_cuts.enforce import pauses_wanted, uses_kept
 from allocation.features.limit_cuts.services import cut_apply
@@ -12,7 +10,7 @@ from tenants.services.limit_changes import CHANGED
 
 sentences_add(
     {
-        "limit_cut_operators": gettext_lazy("Operators have set this limit, so only they cancel its cut."),
+        "limit_cut_operators": "Operators have set this limit, so only they cancel its cut.",
     }
 )
 CHANGED.append(cut_apply)

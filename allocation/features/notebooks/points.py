@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from django.db.models import Count
-from django.utils.translation import gettext_lazy
 
 from allocation.features.notebooks import tasks as tasks  # noqa: PLC0414 (registers the task)
 from allocation.features.notebooks.models import Notebook
@@ -32,16 +31,14 @@ NODE_MESSAGES.append(message_keep)
 METRICS.append(notebook_metrics)
 sentences_add(
     {
-        "notebooks_off": gettext_lazy("This site offers no notebooks. Use ssh and `gpu-agent run`."),
-        "notebook_owner": gettext_lazy("A notebook is for the owner of the booking alone."),
-        "notebook_not_running": gettext_lazy(
-            "%(label)s is not running now. A notebook can be started while it runs."
-        ),
-        "notebook_not_offered": gettext_lazy(
-            "The nodes of this booking offer no notebooks. Use ssh and `gpu-agent run`, or ask the operators."
-        ),
-        "notebook_program": gettext_lazy("%(node)s does not offer that. It offers: %(programs)s."),
-        "notebook_not_ready": gettext_lazy("%(label)s has no notebook that is ready. Start one on its page."),
+        "notebooks_off": "This site offers no notebooks. Use ssh and `gpu-agent run`.",
+        "notebook_owner": "A notebook is for the owner of the booking alone.",
+        "notebook_not_running": "%(label)s is not running now. A notebook can be started while it runs.",
+        (
+            "notebook_not_offered"
+        ): "The nodes of this booking offer no notebooks. Use ssh and `gpu-agent run`, or ask the operators.",
+        "notebook_program": "%(node)s does not offer that. It offers: %(programs)s.",
+        "notebook_not_ready": "%(label)s has no notebook that is ready. Start one on its page.",
     }
 )
 ACTIONS["notebook.started"] = "started a notebook on {object}"

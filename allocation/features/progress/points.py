@@ -4,7 +4,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from allocation.features.progress.lines import lines_keep
@@ -62,16 +61,14 @@ PROGRAM_LINES.append(lines_keep)
 BOOKING_PARTS.append(BookingPart("progress", Progress, ProgressOut, progress_shown))
 sentences_add(
     {
-        "no_campaign_budget": gettext_lazy(
-            "%(name)s has no budget for today. Set one first; its ladder has the limit."
-        ),
-        "progress_owner": gettext_lazy("Only the account that owns the booking says how far its run is."),
-        "progress_not_running": gettext_lazy("%(label)s is not running now."),
-        "progress_number": gettext_lazy("Send a number from 0 to 1,000,000,000,000,000."),
-        "progress_of": gettext_lazy("There are fewer steps in all than steps that are done."),
-        "progress_backwards": gettext_lazy("The run has reached %(done)s already, so this changes nothing."),
-        "progress_metrics": gettext_lazy(
-            "%(name)s is one of more than 16 metrics, has a name that can't be kept, or is not a number."
-        ),
+        "no_campaign_budget": "%(name)s has no budget for today. Set one first; its ladder has the limit.",
+        "progress_owner": "Only the account that owns the booking says how far its run is.",
+        "progress_not_running": "%(label)s is not running now.",
+        "progress_number": "Send a number from 0 to 1,000,000,000,000,000.",
+        "progress_of": "There are fewer steps in all than steps that are done.",
+        "progress_backwards": "The run has reached %(done)s already, so this changes nothing.",
+        (
+            "progress_metrics"
+        ): "%(name)s is one of more than 16 metrics, has a name that can't be kept, or is not a number.",
     }
 )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from allocation.features.scripts import tasks as tasks  # noqa: PLC0414 (registers the task)
@@ -43,24 +42,24 @@ NODE_SCRIPTS.append(scripts_of)
 START_REPORTS.append(scripts_keep)
 event_sentences_add(
     {
-        "script_ended": gettext_lazy("Its script ended with exit code %(code)s; the GPUs are being cleared."),
-        "script_never_ran": gettext_lazy("It came to a node that runs no scripts, so it ends."),
+        "script_ended": "Its script ended with exit code %(code)s; the GPUs are being cleared.",
+        "script_never_ran": "It came to a node that runs no scripts, so it ends.",
     }
 )
 sentences_add(
     {
-        "script_empty": gettext_lazy("The script is empty."),
-        "script_too_long": gettext_lazy(
+        "script_empty": "The script is empty.",
+        "script_too_long": (
             "A script has at most %(most)s KiB. Put a longer one on storage that the nodes reach, and run it"
             " from there."
         ),
-        "script_characters": gettext_lazy("A script is text: it has a character that no line of text has."),
-        "script_no_array": gettext_lazy("An array takes no script yet. Book each run with its own."),
-        "script_one_node": gettext_lazy(
+        "script_characters": "A script is text: it has a character that no line of text has.",
+        "script_no_array": "An array takes no script yet. Book each run with its own.",
+        "script_one_node": (
             "A script runs on one node. Ask for one GPU, or for several that must be on one node, such as"
             " `2 h100 on one node`."
         ),
-        "script_not_run": gettext_lazy(
+        "script_not_run": (
             "Only nodes of Slurm run the script of a booking, and %(classes)s has others, such as %(node)s."
             " Book without it and start the program yourself, or pin nodes of Slurm."
         ),

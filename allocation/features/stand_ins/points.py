@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from uuid import UUID
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.stand_ins.models import StandIn
 from allocation.points import DEPUTIES, Deputy
 from allocation.words.refusals import sentences_add
@@ -21,16 +19,10 @@ def _deputies(tenant_id: UUID, now: datetime) -> Iterator[Deputy]:
 DEPUTIES.append(_deputies)
 sentences_add(
     {
-        "stand_in_until": gettext_lazy(
-            "Choose an end in the future, at most %(most)s days after the beginning."
-        ),
-        "stand_in_self": gettext_lazy("Choose somebody else than yourself."),
-        "stand_in_approvers": gettext_lazy(
-            "Only leads and admins decide requests, so only they name a stand-in."
-        ),
-        "too_many_stand_ins": gettext_lazy(
-            "You have named %(most)s stand-ins already. End one of them first."
-        ),
+        "stand_in_until": "Choose an end in the future, at most %(most)s days after the beginning.",
+        "stand_in_self": "Choose somebody else than yourself.",
+        "stand_in_approvers": "Only leads and admins decide requests, so only they name a stand-in.",
+        "too_many_stand_ins": "You have named %(most)s stand-ins already. End one of them first.",
     }
 )
 ACTIONS["stand_in.set"] = "named the stand-in {object}"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from django.db.models import Min
-from django.utils.translation import gettext_lazy
 
 from allocation.features.waiting_list.entries import waiting_change, waits_of
 from allocation.features.waiting_list.groups import bookings_exclude, rivals_due, rivals_withdraw
@@ -63,84 +62,70 @@ HOME_CARDS.append(home_card)
 METRICS.append(_metrics)
 sentences_add(
     {
-        "wait_in_series": gettext_lazy(
+        "wait_in_series": (
             "The dates of a series and the elements of an array can't wait for full windows. Book one "
             "of them alone to wait for it."
         ),
-        "wait_needs_length": gettext_lazy(
-            "A request by kind of work has no fixed duration, so it can't wait for a window. Name a duration."
-        ),
-        "wait_mixed": gettext_lazy(
+        (
+            "wait_needs_length"
+        ): "A request by kind of work has no fixed duration, so it can't wait for a window. Name a duration.",
+        "wait_mixed": (
             "A booking with several groups can wait to be booked, but it gets no offers. Send `if_full` "
             "instead."
         ),
-        "any_of_waits": gettext_lazy(
-            "Name at least two bookings of which you need only one. Each of them must wait for a full window."
-        ),
-        "entry_twice": gettext_lazy("An entry is named twice."),
-        "entries_of_one": gettext_lazy("Only entries of one person can exclude each other."),
-        "rival_met": gettext_lazy(
-            "You needed only one of these bookings, and another one got its place. This offer is over."
-        ),
-        "offer_was_accepted": gettext_lazy("This offer was accepted already."),
-        "offer_was_declined": gettext_lazy("This offer was declined already."),
-        "offer_was_expired": gettext_lazy(
-            "The time to accept this offer is over. Your booking stays on the waiting list."
-        ),
-        "offer_was_withdrawn": gettext_lazy("This offer was withdrawn."),
-        "offer_not_yours": gettext_lazy("Only its owner and the project's leads may answer this offer."),
-        "offer_needs_approval": gettext_lazy(
+        (
+            "any_of_waits"
+        ): "Name at least two bookings of which you need only one. Each of them must wait for a full window.",
+        "entry_twice": "An entry is named twice.",
+        "entries_of_one": "Only entries of one person can exclude each other.",
+        (
+            "rival_met"
+        ): "You needed only one of these bookings, and another one got its place. This offer is over.",
+        "offer_was_accepted": "This offer was accepted already.",
+        "offer_was_declined": "This offer was declined already.",
+        "offer_was_expired": "The time to accept this offer is over. Your booking stays on the waiting list.",
+        "offer_was_withdrawn": "This offer was withdrawn.",
+        "offer_not_yours": "Only its owner and the project's leads may answer this offer.",
+        "offer_needs_approval": (
             "This needs an approval, by the rule %(rules)s, which takes longer than an offer is open. "
             "Choose to book the window as soon as it is free: the approval is then requested now."
         ),
-        "offer_open": gettext_lazy(
-            "%(label)s has an open offer. Accept or decline it, then change the booking."
-        ),
-        "entry_over": gettext_lazy("%(label)s has left the waiting list."),
-        "window_backward": gettext_lazy("A window must end after it begins."),
-        "window_missing": gettext_lazy("Enter at least one window."),
-        "not_refused": gettext_lazy("%(label)s was not refused, so it can't join the waiting list."),
-        "no_entries": gettext_lazy("Choose the bookings of which you need only one."),
+        "offer_open": "%(label)s has an open offer. Accept or decline it, then change the booking.",
+        "entry_over": "%(label)s has left the waiting list.",
+        "window_backward": "A window must end after it begins.",
+        "window_missing": "Enter at least one window.",
+        "not_refused": "%(label)s was not refused, so it can't join the waiting list.",
+        "no_entries": "Choose the bookings of which you need only one.",
     }
 )
 event_sentences_add(
     {
-        "awaits_offer": gettext_lazy(
-            "On the waiting list: the owner gets an offer when its window is free. No money is held."
-        ),
-        "offered": gettext_lazy("Answer by"),
-        "offer_accepted": gettext_lazy("%(actor)s accepted the offer; %(held)s held."),
-        "offer_declined": gettext_lazy(
-            "%(actor)s declined the offer; the next entry on the waiting list gets it."
-        ),
-        "offer_expired": gettext_lazy(
-            "Nobody answered the offer in time; the next entry on the waiting list gets it."
-        ),
-        "offer_withdrawn": gettext_lazy(
+        (
+            "awaits_offer"
+        ): "On the waiting list: the owner gets an offer when its window is free. No money is held.",
+        "offered": "Answer by",
+        "offer_accepted": "%(actor)s accepted the offer; %(held)s held.",
+        "offer_declined": "%(actor)s declined the offer; the next entry on the waiting list gets it.",
+        "offer_expired": "Nobody answered the offer in time; the next entry on the waiting list gets it.",
+        "offer_withdrawn": (
             "The offer is withdrawn: a booking inside its guarantee has no other room. Your place in "
             "the queue stays as it was."
         ),
-        "offers_end": gettext_lazy(
-            "Nobody answered two offers in a row, so it gets no more until its owner asks again."
-        ),
-        "entry_woken": gettext_lazy("%(actor)s asked for offers again."),
-        "entries_exclude": gettext_lazy("%(actor)s: only one of %(labels)s is booked."),
-        "entries_exclude_elsewhere": gettext_lazy(
-            "%(actor)s: only one of %(labels)s and of entries in other projects is booked."
-        ),
-        "entry_alone": gettext_lazy("%(actor)s: it is booked even if one of the others is booked."),
-        "rival_met": gettext_lazy(
-            "%(label)s got its place, so this booking is not needed. It costs nothing."
-        ),
-        "rival_met_elsewhere": gettext_lazy(
-            "An entry in another project got its place, so this booking is not needed. It costs nothing."
-        ),
-        "no_window_left": gettext_lazy("It has no other window to wait for. Nothing is charged."),
-        "wait_missed": gettext_lazy(
-            "There was no room in its window until its last start. %(freed)s is no longer held."
-        ),
+        "offers_end": "Nobody answered two offers in a row, so it gets no more until its owner asks again.",
+        "entry_woken": "%(actor)s asked for offers again.",
+        "entries_exclude": "%(actor)s: only one of %(labels)s is booked.",
+        (
+            "entries_exclude_elsewhere"
+        ): "%(actor)s: only one of %(labels)s and of entries in other projects is booked.",
+        "entry_alone": "%(actor)s: it is booked even if one of the others is booked.",
+        "rival_met": "%(label)s got its place, so this booking is not needed. It costs nothing.",
+        (
+            "rival_met_elsewhere"
+        ): "An entry in another project got its place, so this booking is not needed. It costs nothing.",
+        "no_window_left": "It has no other window to wait for. Nothing is charged.",
+        "wait_missed": "There was no room in its window until its last start. %(freed)s is no longer held.",
     },
-    until={"offered": gettext_lazy("Answer by")},
+    until={"offered": "Answer by"},
 )
 ACTIONS["offer.accept"] = "accepted an offer for booking {object}"
 ACTIONS["offer.decline"] = "declined an offer for booking {object}"

@@ -1,7 +1,5 @@
 """What workloads add to the core: learnt speeds and sentences."""
 
-from django.utils.translation import gettext_lazy
-
 from allocation.features.workloads.diversion import diversion_read
 from allocation.features.workloads.offers import quote_advice_read, workload_names
 from allocation.features.workloads.services import work_rates_read
@@ -15,10 +13,8 @@ WORKLOADS_KNOWN.append(workload_names)
 DIVERSIONS.append(diversion_read)
 sentences_add(
     {
-        "workload_name": gettext_lazy("Use letters, digits and hyphens, such as `protein-fold`."),
-        "diversion_leads": gettext_lazy(
-            "Only leads and admins choose how the classes of a project are ordered."
-        ),
+        "workload_name": "Use letters, digits and hyphens, such as `protein-fold`.",
+        "diversion_leads": "Only leads and admins choose how the classes of a project are ordered.",
     }
 )
 ACTIONS["diversion.set"] = "set the order of classes in {object}"

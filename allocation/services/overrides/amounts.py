@@ -7,7 +7,7 @@ from allocation.models import Override
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.platform.errors import invalid
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text
 
 # What an exception allows, by its kind.

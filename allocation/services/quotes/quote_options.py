@@ -27,7 +27,7 @@ from billing.rules import LEDGER_STEP, UNITS_PER_GPU, ledger_amount
 from solver import QUARTER, Option, Shape
 from solver.model.inputs import Strength
 from tenants.models import Tier
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 
 DAY, HOUR = 86_400, 3600
 QUARTERS = range(DAY // QUARTER)

@@ -41,7 +41,7 @@ from allocation.words.reasons import sentence_for
 from allocation.words.where import where_words
 from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 from tenants.platform.words import more_text
 from wire.kubernetes_names import queue_names, rank_name
 

@@ -49,7 +49,7 @@ from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
-from tenants.platform.units import unit_noun
+from tenants.platform.nouns import unit_noun
 from tenants.services import gpus_text, project_labels_set
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted

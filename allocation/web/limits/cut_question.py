@@ -9,7 +9,7 @@ from django.utils import timezone
 from allocation.web.parts.times import moment_words
 from tenants.platform.errors import Refused
 from tenants.platform.forms.confirm import Choice, Confirmation
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 from tenants.services import gpus_text
 from tenants.services.limit_changes import CHOSEN, AboveRow, Cut, CutAnswer, CutEffect, Most
 from tenants.web.parts import counted

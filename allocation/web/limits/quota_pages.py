@@ -20,7 +20,7 @@ from tenants.models import DatedGuarantee, Project, Tenant, Tier, User
 from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.actions import form_action_run, id_text_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 from tenants.queries import ClassShares, ShareRow, project_shares, tenant_shares
 from tenants.rules.operator_roles import Area
 from tenants.services import (

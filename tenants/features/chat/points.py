@@ -1,15 +1,13 @@
 """What chat channels add to the core: sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from tenants.rules.audit_words import ACTIONS
 from tenants.words import sentences_add
 
 sentences_add(
     {
-        "too_many_channels": gettext_lazy("At most %(most)s channels are possible. Delete one first."),
-        "unknown_chat_event": gettext_lazy("There is no event %(event)s. Choose from: %(known)s."),
-        "chat_url_incomplete": gettext_lazy("The address is not complete. Example: %(example)s"),
+        "too_many_channels": "At most %(most)s channels are possible. Delete one first.",
+        "unknown_chat_event": "There is no event %(event)s. Choose from: %(known)s.",
+        "chat_url_incomplete": "The address is not complete. Example: %(example)s",
     }
 )
 ACTIONS["chat_channel.created"] = "added the chat channel {object}"

@@ -1,18 +1,16 @@
 """What the policy hook's settings add to the core: sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 from tenants.words import sentences_add
 
 sentences_add(
     {
-        "policy_hook_admins": gettext_lazy("Only the tenant's admins can see and change its policy hook."),
-        "policy_hook_timeout": gettext_lazy(
-            "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds."
-        ),
-        "policy_hook_busy": gettext_lazy("The policy hook can't be tested by this program."),
-        "milliseconds": gettext_lazy("Enter a whole number of milliseconds."),
+        "policy_hook_admins": "Only the tenant's admins can see and change its policy hook.",
+        (
+            "policy_hook_timeout"
+        ): "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds.",
+        "policy_hook_busy": "The policy hook can't be tested by this program.",
+        "milliseconds": "Enter a whole number of milliseconds.",
     }
 )
 ACTIONS["policy_hook.set"] = "set the policy hook {object}"

@@ -1,24 +1,16 @@
 """What webhooks add to the core: sentences and words of the log."""
 
-from django.utils.translation import gettext_lazy
-
 from tenants.rules.audit_words import ACTIONS, NAMED_BY
 from tenants.words import sentences_add
 
 sentences_add(
     {
-        "too_many_webhooks": gettext_lazy(
-            "At most %(max_webhooks)s webhooks are possible. Delete one first."
-        ),
-        "too_many_messages": gettext_lazy(
-            "There are more than %(max_resent)s messages. Choose a later time."
-        ),
-        "webhook_disabled": gettext_lazy("This webhook is off. Switch it on first."),
-        "webhook_events": gettext_lazy("Choose 1 to %(max_patterns)s events."),
-        "webhook_admins_only": gettext_lazy("Only the tenant's admins can choose events of all projects."),
-        "webhook_owners": gettext_lazy(
-            "Only the tenant's admins and the leads of its projects can have webhooks."
-        ),
+        "too_many_webhooks": "At most %(max_webhooks)s webhooks are possible. Delete one first.",
+        "too_many_messages": "There are more than %(max_resent)s messages. Choose a later time.",
+        "webhook_disabled": "This webhook is off. Switch it on first.",
+        "webhook_events": "Choose 1 to %(max_patterns)s events.",
+        "webhook_admins_only": "Only the tenant's admins can choose events of all projects.",
+        "webhook_owners": "Only the tenant's admins and the leads of its projects can have webhooks.",
     }
 )
 ACTIONS["webhook.changed"] = "changed the webhook {object}"

@@ -254,7 +254,7 @@ def _one_too_many(world: World, ask: AskDocument, free: int) -> None:
 
 
 def test_a_planned_start_for_which_others_leave_is_not_free_after_them(db: None) -> None:
-    """Nobody says here who may pause whom: limits, tiers and use are not read."""
+    """Nobody says here who may pause which work: limits, tiers and use are not read."""
     now = timezone.now().replace(microsecond=0)
     lab = a_lab("mine")
     gpu = Gpu.objects.get()

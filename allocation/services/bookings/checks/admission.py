@@ -32,8 +32,8 @@ from solver.fleet.pool import pools_of
 from tenants.models import GpuClass, Project, Tier, User
 from tenants.platform.coded import coded
 from tenants.platform.errors import Refused
+from tenants.platform.nouns import about_cores
 from tenants.platform.text import whole_number
-from tenants.platform.units import about_cores
 from tenants.services.input_values import seconds_text
 
 # A window may begin this much in the past: people type, and networks take time.

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from allocation.models import Booking
 from allocation.queries.fleet.loans import borrow_windows_read, longest_loan
 from allocation.services.record.refusals import refusal
@@ -180,10 +178,10 @@ def _quota_refusal(
     if block.kind == "limit" and use.units <= guaranteed:
         # The organisation has as much: what other projects keep for themselves forbids it.
         is_tenant = False
-    name = _("Your organisation") if is_tenant else project.name
+    name = "Your organisation" if is_tenant else project.name
     is_lab = block.owner not in (str(project.tenant_id), str(project.id))
     if block.kind == "hours" and is_lab:
-        name = _("The lab %(lab)s") % {"lab": Lab.objects.get(id=block.owner)}
+        name = f"The lab {Lab.objects.get(id=block.owner)}"
     owner = "operator" if is_tenant else "tenant_admin"
     numbers = {"asked": use.units, "limit": block.most, "gpu_class": use.gpu_class}
     if block.kind == "limit":
@@ -196,7 +194,7 @@ def _quota_refusal(
         # Its admins can't give more than the organisation is guaranteed.
         owner = "tenant_admin" if use.units <= guaranteed else "operator"
         # A project may have all of it that other projects don't keep for themselves.
-        name = _("Your organisation") if block.most + _units(part) >= guaranteed else project.name
+        name = "Your organisation" if block.most + _units(part) >= guaranteed else project.name
         sentence = refusal_text(code, name=name, tier=tier.name, **numbers, **_facts_of(part))
         numbers |= {"part": _units(part)} if part else {}
     elif block.kind == "hours":
@@ -244,7 +242,7 @@ def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
     owner = "tenant_admin"
     if is_person:
         is_project = scope == str(project.id)
-        where = project.name if is_project else _("your organisation")
+        where = project.name if is_project else "your organisation"
         code = "person_quota"
         sentence = refusal_text(code, where=where, **numbers)
         if is_project:
@@ -253,7 +251,7 @@ def _inner_refusal(project: Project, use: Use, block: Block) -> Refused:
         more["project"] = project.slug
         lab = Lab.objects.get(id=block.owner)
         code = "lab_quota"
-        sentence = refusal_text("quota_limit", name=_("The lab %(lab)s") % {"lab": lab}, **numbers)
+        sentence = refusal_text("quota_limit", name=f"The lab {lab}", **numbers)
     more["kind"] = code
     return refusal(code, sentence, "quota", "request", owner=owner, numbers=numbers, more=more)
 

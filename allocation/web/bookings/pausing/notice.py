@@ -17,7 +17,7 @@ from billing.rules import money_text
 from solver.reasons.catalogue import BY_CODE
 from tenants.models import Tier
 from tenants.platform.errors import Refused
-from tenants.platform.units import unit_text
+from tenants.platform.nouns import unit_text
 
 MOVED_TOGETHER = BY_CODE["moved_together"].id
 NO_CLAIM = tuple(

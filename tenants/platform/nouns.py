@@ -1,14 +1,31 @@
-"""The noun of what a class has: GPUs, or cores of hosts.
+"""The nouns of sentences: one or many, and GPUs or cores of hosts.
 
 Sentences are written for GPUs. Whoever knows that one is about cores says so here, and nowhere else.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
+
+@dataclass(frozen=True, slots=True)
+class Plural:
+    """A sentence for one and for any other number; `number` names the fact that decides."""
+
+    one: str
+    many: str
+    number: str
+
+    def __mod__(self, facts: Mapping[str, object]) -> str:
+        """Returns the sentence for the facts. KeyError: a fact is missing."""
+        return plural(self.one, self.many, facts[self.number]) % facts
+
+
+Sentence: TypeAlias = str | Plural
 Read = Callable[[], Collection[str]]
 
 _classes: ContextVar[Read] = ContextVar("core_classes", default=frozenset)
@@ -52,3 +69,8 @@ def unit_text(text: str, gpu_class: str = "", *, are_cores: bool = False) -> str
 def unit_noun(gpu_class: str = "", *, are_cores: bool = False) -> str:
     """Returns `GPU` or `core`."""
     return unit_text("GPU", gpu_class, are_cores=are_cores)
+
+
+def plural(one: str, many: str, count: object) -> str:
+    """Returns the text for so many."""
+    return one if count == 1 else many
