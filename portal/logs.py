@@ -21,6 +21,8 @@ OUTAGE_SECONDS = 1.0
 _BROKER_AWAY = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
+    # It is full: each write of each loop meets this.
+    redis.exceptions.OutOfMemoryError,
     kombu.exceptions.OperationalError,
 )
 _DATABASE_AWAY = (

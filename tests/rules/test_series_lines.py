@@ -50,6 +50,10 @@ LINES = {
     "22:00 to 6:00 nightly from 1 feb until 6 feb": NIGHTS,
     "overnight every day from 1 feb until 6 feb": "02-01 20:00 12h FREQ=DAILY;UNTIL=20270206",
     "all day every day from 1 feb until 6 feb": "02-01 00:00 24h FREQ=DAILY;UNTIL=20270206",
+    "jeden zweiten Dienstag 9-10 Uhr ab 1. Februar 3 mal": (
+        "02-01 09:00 1h FREQ=WEEKLY;INTERVAL=2;BYDAY=TU;COUNT=3"
+    ),
+    "jeden 3. Tag 9-10 Uhr ab 1. Februar 3 mal": "02-01 09:00 1h FREQ=DAILY;INTERVAL=3;COUNT=3",
     "every day 9-10 from 1 feb for 5 days": "02-01 09:00 1h FREQ=DAILY;UNTIL=20270205",
     "every day 9-10 from 1 feb 5 times": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
     "every day 9-10 for 5 times starting 1 feb": "02-01 09:00 1h FREQ=DAILY;COUNT=5",

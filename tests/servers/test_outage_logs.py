@@ -9,6 +9,7 @@ from typing import Any
 import django.db
 import psycopg
 import pytest
+import redis
 
 from devtools.launch.processes import start, stop
 from portal.celery import app
@@ -63,6 +64,13 @@ def test_an_outage_is_one_line_a_second_and_counts_what_is_left_out() -> None:
     assert log.lines[0].startswith("Task one.0 failed: connection ")
     assert log.lines[1].startswith("Task two failed: connection ")
     assert log.lines[1].endswith("(39 more lines left out)")
+
+
+def test_a_valkey_that_is_full_is_an_outage() -> None:
+    log = Log()
+    for _ in range(5):
+        log.logger.error("Error in timer", exc_info=redis.exceptions.OutOfMemoryError("no memory"))
+    assert log.lines == ["Error in timer: no memory"]
 
 
 def test_other_errors_keep_their_traceback() -> None:

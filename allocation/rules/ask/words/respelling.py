@@ -131,6 +131,8 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"nächste[nrsm]?|naechste[nrsm]?", "next"),
     (r"kommende[nrsm]?", "coming"),
     (r"diese[nrsm]?", "this"),
+    (r"jede[nrsm]? (?:zweite[nrsm]?|2\.)", "every second"),
+    (r"jede[nrsm]? (?:dritte[nrsm]?|3\.)", "every third"),
     (r"jede[nrsm]?|alle(?=\s+(?:zwei|drei|vier|\d))", "every"),
     (r"täglich", "daily"),
     (r"wöchentlich", "weekly"),
