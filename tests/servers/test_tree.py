@@ -31,7 +31,6 @@ LONG_CLASSES = {
     # Two tables.
     ("allocation/models/bookings.py", "Booking"),
     ("allocation/models/fleet/hardware.py", "Node"),
-    ("allocation/services/operate/site_setup.py", "_Run"),
     ("devtools/simulated/hardware.py", "Hardware"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/order/queue.py", "BookingQueue"),
