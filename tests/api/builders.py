@@ -18,22 +18,23 @@ from billing.models import Budget
 from billing.rules import Period, month_after, month_of
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor
-from tenants.models import Project, Role, Scope, Tenant, User
+from tenants.audit import audit_entry, audit_write
+from tenants.models import (
+    ApiToken,
+    GpuClass,
+    Membership,
+    Project,
+    Quota,
+    Role,
+    Scope,
+    Tenant,
+    User,
+)
 from tenants.platform.deferred import DeferredResponse
 from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
-from tenants.services.credentials.tokens import NewToken, token_store
-from tests.builders import (
-    a_gpu_class,
-    a_member,
-    a_project,
-    a_quota,
-    a_tenant,
-    a_tenant_admin,
-    a_tier,
-    a_user,
-    actor_now,
-)
+from tenants.services.credentials.tokens import SHOWN_LENGTH, token_digest, token_text
+from tests.builders import UNITS_PER_GPU, a_gpu_class, a_tier, actor_now, some_users
 from tests.roles import as_system
 
 # profile, id, size, compute, limit, starts: as NVML lists them for an H100 80 GB.
@@ -43,6 +44,15 @@ H100_PLACEMENTS = (
     ("3g.40gb", 9, 4, 3, 2, (0, 4)),
     ("7g.80gb", 0, 8, 7, 1, (0,)),
 )
+
+WHO = {
+    "researcher": "mara",
+    "lead": "jonas",
+    "viewer": "vera",
+    "admin": "ada",
+    "operator": "otto",
+    "outsider": "stefan",
+}
 
 
 @dataclass(frozen=True)
@@ -127,33 +137,40 @@ def a_site(*, budget: str = "1000") -> Site:
 
 
 def _a_site(budget: str) -> Site:
-    tenant, north = a_tenant("helix", name="Helix"), a_tenant("northlab", name="North Lab")
-    project, hidden = a_project(tenant, "folding"), a_project(tenant, "hidden")
-    other = a_project(north, "climate")
-    people = {
-        "researcher": a_user("mara"),
-        "lead": a_user("jonas"),
-        "viewer": a_user("vera"),
-        "admin": a_user("ada"),
-        "operator": a_user("otto", is_staff=True),
-        "outsider": a_user("stefan"),
-    }
-    a_member(project, Role.RESEARCHER, user=people["researcher"])
-    a_member(project, Role.LEAD, user=people["lead"])
-    a_member(project, Role.VIEWER, user=people["viewer"])
-    a_tenant_admin(tenant, user=people["admin"])
-    a_tenant_admin(tenant, user=people["operator"])
-    a_member(other, Role.LEAD, user=people["outsider"])
-    some_hardware()
+    tenant, north = Tenant.objects.bulk_create(
+        Tenant(slug=slug, name=name) for slug, name in (("helix", "Helix"), ("northlab", "North Lab"))
+    )
+    project, hidden, other = Project.objects.bulk_create(
+        Project(tenant=owner, slug=slug, name=slug.title())
+        for owner, slug in ((tenant, "folding"), (tenant, "hidden"), (north, "climate"))
+    )
+    people = dict(zip(WHO, some_users(*WHO.values(), operator="otto"), strict=True))
+    roles = (
+        (project, Role.RESEARCHER, "researcher"),
+        (project, Role.LEAD, "lead"),
+        (project, Role.VIEWER, "viewer"),
+        (None, Role.TENANT_ADMIN, "admin"),
+        (None, Role.TENANT_ADMIN, "operator"),
+        (other, Role.LEAD, "outsider"),
+    )
+    Membership.objects.bulk_create(
+        Membership(tenant=where.tenant if where else tenant, project=where, user=people[who], role=role)
+        for where, role, who in roles
+    )
+    h100 = some_hardware()
     a_tier("standard")
     a_tier("spot", priority=10, pausable=True)
-    for owner in (tenant, north):
-        a_quota(owner, guaranteed=4, limit=8)
-    a_quota(tenant, project=project, guaranteed=2, limit=4)
-    tokens = {
-        who: _site_token(actor_now(user.id, north.slug if who == "outsider" else tenant.slug))
-        for who, user in people.items()
-    }
+    Quota.objects.bulk_create(
+        Quota(
+            tenant=owner,
+            project=where,
+            gpu_class=h100,
+            guaranteed_units=guaranteed * UNITS_PER_GPU,
+            borrow_limit_units=guaranteed * UNITS_PER_GPU,
+        )
+        for owner, where, guaranteed in ((tenant, None, 4), (north, None, 4), (tenant, project, 2))
+    )
+    tokens = _tokens({who: (north if who == "outsider" else tenant, user) for who, user in people.items()})
     return Site(
         tenant=tenant,
         project=project,
@@ -165,11 +182,36 @@ def _a_site(budget: str) -> Site:
     )
 
 
-def _site_token(actor: Actor) -> str:
-    """As `a_token`, without its checks and its own transaction."""
+def _tokens(holders: Mapping[str, tuple[Tenant, User]]) -> dict[str, str]:
+    """The text of a token of each, stored as `token_create` does, without its checks."""
     now = timezone.now()
-    new = NewToken(name="test", expires=now + timedelta(days=90), scopes=list(Scope.values))
-    return token_store(actor, new, now)[1]
+    texts = {who: token_text() for who in holders}
+    scopes, expires = list(Scope.values), now + timedelta(days=90)
+    made = ApiToken.objects.bulk_create(
+        ApiToken(
+            tenant=tenant,
+            user=user,
+            name="test",
+            digest=token_digest(texts[who]),
+            prefix=texts[who][:SHOWN_LENGTH],
+            created=now,
+            expires=expires,
+            scopes=scopes,
+        )
+        for who, (tenant, user) in holders.items()
+    )
+    audit_write(
+        audit_entry(
+            tenant_id=token.tenant_id,
+            actor_id=token.user_id,
+            action="token.created",
+            target=("token", token.id),
+            now=now,
+            detail={"expires": expires.isoformat(), "scopes": scopes},
+        )
+        for token in made
+    )
+    return texts
 
 
 def a_token(actor: Actor) -> str:
@@ -178,7 +220,7 @@ def a_token(actor: Actor) -> str:
         return token_create(actor=actor, name="test", days=90, now=timezone.now())[1]
 
 
-def some_hardware(gpus: int = 8) -> None:
+def some_hardware(gpus: int = 8) -> GpuClass:
     """One ready node of H100 with MIG, and the rows every cycle needs."""
     h100 = a_gpu_class("h100", label="H100 80 GB")
     with as_system():
@@ -219,6 +261,7 @@ def some_hardware(gpus: int = 8) -> None:
         PolicyVersion.objects.get_or_create(
             number=1, defaults={"document": {}, "state": "live", "created": timezone.now()}
         )
+    return h100
 
 
 def some_money(project: Project, amount: str) -> Budget:

@@ -27,11 +27,9 @@ CLASS_LINES_MAX = 250
 # Longer ones, by file and name. A class that is shortened leaves the list; none may be added.
 LONG_CLASSES = {
     ("agent/slurm/jobs.py", "BookingJobs"),
-    ("allocation/features/policy_lab/plays/play.py", "Play"),
     # Two tables.
     ("allocation/models/bookings.py", "Booking"),
     ("allocation/models/fleet/hardware.py", "Node"),
-    ("allocation/services/operate/site_setup.py", "_Run"),
     ("devtools/simulated/hardware.py", "Hardware"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/order/queue.py", "BookingQueue"),

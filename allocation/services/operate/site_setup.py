@@ -106,8 +106,9 @@ def site_apply(*, site: SiteFile, now: datetime) -> Outcome:
     run.tiers()
     run.speeds()
     run.prices()
+    tenants = _Tenants(run)
     for number, tenant in enumerate(site.values.get("tenant", ())):
-        run.tenant(("tenant", number), tenant)
+        tenants.apply(("tenant", number), tenant)
     run.nodes()
     run.policy()
     return run.outcome
@@ -147,7 +148,7 @@ class _Run:
             sentence = refusal_text("operator_taken", username=found.username)
             raise self.fault(("operator", "username"), sentence)
         with self.at("operator"):
-            self.by = found or operator_create(account=self._account(("operator",), person), now=self.now)
+            self.by = found or operator_create(account=self.account(("operator",), person), now=self.now)
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
         self.outcome.is_only_operator = is_only_operator(self.by.pk, Area.MONEY)
 
@@ -159,7 +160,8 @@ class _Run:
             policy_publish(document=FIRST_POLICY, now=self.now, created_by_id=self.by.pk)
         self.outcome.note("policy", is_new=is_new)
 
-    def _account(self, key: Key, person: Mapping[str, str]) -> NewAccount:
+    def account(self, key: Key, person: Mapping[str, str]) -> NewAccount:
+        """Returns the account of a person in the file; a password is made unless one is named."""
         if name := person.get("password_file"):
             try:
                 password = Path(name).read_text("utf-8").strip()
@@ -293,97 +295,6 @@ class _Run:
         ]
         self.outcome.note("price book", is_new=is_new, differences=differences)
 
-    def tenant(self, key: Key, row: Mapping[str, Any]) -> None:
-        found = Tenant.objects.filter(slug=row["slug"]).first()
-        admin = row["admin"]
-        person = User.objects.filter(username=admin["username"]).first()
-        with self.at(*key, "admin"):
-            if person is None:
-                account = self._account((*key, "admin"), admin)
-                person = account_create(operator=self.by, account=account, now=self.now)
-                self.outcome.note(f"account {person.username}", is_new=True)
-        with self.at(*key, params={"username": "admin"}):
-            tenant = found or tenant_create(
-                operator=self.by,
-                slug=row["slug"],
-                name=row["name"],
-                admin=person.username,
-                now=self.now,
-            )
-        differences = _differences(found, {"name": row["name"]})
-        if not _administers(person, tenant):
-            differences.append(f"{person.username} is no admin of it here")
-        self.outcome.note(f"tenant {tenant.slug}", is_new=found is None, differences=differences)
-        self._quotas(key, tenant, row.get("quota", {}))
-        for number, project in enumerate(row.get("project", ())):
-            self._project((*key, "project", number), tenant, project)
-
-    def _quotas(self, key: Key, tenant: Tenant, quotas: Mapping[str, Mapping[str, Any]]) -> None:
-        for gpu_class, row in quotas.items():
-            with self.at(*key, "quota", gpu_class, params={"gpu_class": ""}):
-                borrow = row.get("borrow")
-                share = Share(
-                    units_read(str(row["guaranteed"]), param="guaranteed"),
-                    None if borrow is None else units_read(str(borrow), param="borrow"),
-                )
-                found = Quota.objects.filter(tenant=tenant, project=None, gpu_class_id=gpu_class).first()
-                if found is None:
-                    tenant_quota_set(
-                        operator=self.by,
-                        tenant=tenant,
-                        gpu_class=gpu_class,
-                        share=share,
-                        now=self.now,
-                    )
-            stated = {
-                "guaranteed_units": share.guaranteed_units,
-                "borrow_limit_units": share.borrow_limit_units,
-            }
-            self.compare(f"quota of {tenant.slug} on {gpu_class}", found, stated)
-
-    def _project(self, key: Key, tenant: Tenant, row: Mapping[str, Any]) -> None:
-        found = Project.objects.filter(tenant=tenant, slug=row["slug"]).first()
-        with self.at(*key):
-            project = found or project_create(
-                actor=self._for(tenant), slug=row["slug"], name=row["name"], now=self.now
-            )
-        self.compare(f"project {tenant.slug}/{project.slug}", found, {"name": row["name"]})
-        if "budget" in row:
-            self._budget(key, project, row, f"budget of {tenant.slug}/{project.slug}")
-
-    def _budget(self, key: Key, project: Project, row: Mapping[str, Any], what: str) -> None:
-        today = self.now.astimezone(UTC).date()
-        amount = Decimal(row["budget"])
-        found = Budget.objects.filter(
-            level="project", project=project, starts__lte=today, ends__gt=today
-        ).first()
-        if found is None:
-            until = row.get("budget_until")
-            ends = date.fromisoformat(until) + timedelta(days=1) if until else today + _FOREVER
-            with self.at(*key, params={"amount": "budget", "ends": "budget_until"}):
-                budget_set(
-                    actor_id=self.by.id,
-                    project=project,
-                    period=Period(month_of(today).starts, ends),
-                    amount=amount,
-                    now=self.now,
-                )
-        effect = budget_figures(project_id=project.id, at=self.now)
-        here = effect.amount if effect else amount
-        differences = [] if here == amount else [f"{here:f} here, {amount:f} in the file"]
-        self.outcome.note(what, is_new=found is None, differences=differences)
-
-    def _for(self, tenant: Tenant) -> Actor:
-        """The operator as an admin of the tenant, for its set-up; the log names the operator."""
-        return Actor(
-            user_id=self.by.id,
-            name=self.by.get_full_name(),
-            tenant_id=tenant.id,
-            tenant_slug=tenant.slug,
-            is_tenant_admin=True,
-            roles={},
-        )
-
     def nodes(self) -> None:
         for number, name in enumerate(self.values.get("approve", ())):
             node = Node.objects.select_for_update().filter(name=name).first()
@@ -396,6 +307,104 @@ class _Run:
                 with self.at("approve", number):
                     node_approve(operator=self.by, node=node, now=self.now)
             self.outcome.note(f"node {name}", is_new=waits)
+
+
+class _Tenants:
+    """Organisations of the file, each with its admin, quotas and projects."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def apply(self, key: Key, row: Mapping[str, Any]) -> None:
+        found = Tenant.objects.filter(slug=row["slug"]).first()
+        admin = row["admin"]
+        person = User.objects.filter(username=admin["username"]).first()
+        with self._run.at(*key, "admin"):
+            if person is None:
+                account = self._run.account((*key, "admin"), admin)
+                person = account_create(operator=self._run.by, account=account, now=self._run.now)
+                self._run.outcome.note(f"account {person.username}", is_new=True)
+        with self._run.at(*key, params={"username": "admin"}):
+            tenant = found or tenant_create(
+                operator=self._run.by,
+                slug=row["slug"],
+                name=row["name"],
+                admin=person.username,
+                now=self._run.now,
+            )
+        differences = _differences(found, {"name": row["name"]})
+        if not _administers(person, tenant):
+            differences.append(f"{person.username} is no admin of it here")
+        self._run.outcome.note(f"tenant {tenant.slug}", is_new=found is None, differences=differences)
+        self._quotas(key, tenant, row.get("quota", {}))
+        for number, project in enumerate(row.get("project", ())):
+            self._project((*key, "project", number), tenant, project)
+
+    def _quotas(self, key: Key, tenant: Tenant, quotas: Mapping[str, Mapping[str, Any]]) -> None:
+        for gpu_class, row in quotas.items():
+            with self._run.at(*key, "quota", gpu_class, params={"gpu_class": ""}):
+                borrow = row.get("borrow")
+                share = Share(
+                    units_read(str(row["guaranteed"]), param="guaranteed"),
+                    None if borrow is None else units_read(str(borrow), param="borrow"),
+                )
+                found = Quota.objects.filter(tenant=tenant, project=None, gpu_class_id=gpu_class).first()
+                if found is None:
+                    tenant_quota_set(
+                        operator=self._run.by,
+                        tenant=tenant,
+                        gpu_class=gpu_class,
+                        share=share,
+                        now=self._run.now,
+                    )
+            stated = {
+                "guaranteed_units": share.guaranteed_units,
+                "borrow_limit_units": share.borrow_limit_units,
+            }
+            self._run.compare(f"quota of {tenant.slug} on {gpu_class}", found, stated)
+
+    def _project(self, key: Key, tenant: Tenant, row: Mapping[str, Any]) -> None:
+        found = Project.objects.filter(tenant=tenant, slug=row["slug"]).first()
+        with self._run.at(*key):
+            project = found or project_create(
+                actor=self._for(tenant), slug=row["slug"], name=row["name"], now=self._run.now
+            )
+        self._run.compare(f"project {tenant.slug}/{project.slug}", found, {"name": row["name"]})
+        if "budget" in row:
+            self._budget(key, project, row, f"budget of {tenant.slug}/{project.slug}")
+
+    def _budget(self, key: Key, project: Project, row: Mapping[str, Any], what: str) -> None:
+        today = self._run.now.astimezone(UTC).date()
+        amount = Decimal(row["budget"])
+        found = Budget.objects.filter(
+            level="project", project=project, starts__lte=today, ends__gt=today
+        ).first()
+        if found is None:
+            until = row.get("budget_until")
+            ends = date.fromisoformat(until) + timedelta(days=1) if until else today + _FOREVER
+            with self._run.at(*key, params={"amount": "budget", "ends": "budget_until"}):
+                budget_set(
+                    actor_id=self._run.by.id,
+                    project=project,
+                    period=Period(month_of(today).starts, ends),
+                    amount=amount,
+                    now=self._run.now,
+                )
+        effect = budget_figures(project_id=project.id, at=self._run.now)
+        here = effect.amount if effect else amount
+        differences = [] if here == amount else [f"{here:f} here, {amount:f} in the file"]
+        self._run.outcome.note(what, is_new=found is None, differences=differences)
+
+    def _for(self, tenant: Tenant) -> Actor:
+        """The operator as an admin of the tenant, for its set-up; the log names the operator."""
+        return Actor(
+            user_id=self._run.by.id,
+            name=self._run.by.get_full_name(),
+            tenant_id=tenant.id,
+            tenant_slug=tenant.slug,
+            is_tenant_admin=True,
+            roles={},
+        )
 
 
 def _administers(person: User, tenant: Tenant) -> bool:

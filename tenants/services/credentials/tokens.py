@@ -306,7 +306,7 @@ def token_store(actor: Actor, new: NewToken, now: datetime) -> tuple[ApiToken, s
     holder_id = new.holder_id or actor.user_id
     if live_tokens(actor.tenant_id, holder_id, now).count() >= MAX_TOKENS:
         raise Refused("too_many_tokens", refusal_text("too_many_tokens", max_tokens=MAX_TOKENS))
-    clear = _new_token()
+    clear = token_text()
     token = ApiToken.objects.create(
         tenant_id=actor.tenant_id,
         user_id=holder_id,
@@ -389,7 +389,8 @@ def _makers(actor: Actor, made_with: UUID | None, parent: UUID | None, now: date
         yield ApiToken.objects.select_for_update().get(id=parent)
 
 
-def _new_token() -> str:
+def token_text() -> str:
+    """Returns the text of a new token."""
     random = "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return BRAND + random + _check(random)
 

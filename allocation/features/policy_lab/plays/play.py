@@ -6,7 +6,7 @@ have the same outcome. Time passes in steps of five minutes, except that planned
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
@@ -15,7 +15,7 @@ from allocation.features.policy_lab.plays.jobs import DAY, Job, Meter, PeakSecon
 from allocation.features.policy_lab.plays.past import Fate, History, Outcome, Past
 from allocation.features.policy_lab.plays.played_changes import PlayedChanges
 from allocation.features.policy_lab.plays.rules_in_time import RulesInTime
-from solver import UNITS_PER_GPU, PlannedStart, Policy, Request, Snapshot, Used, solve, units_of
+from solver import UNITS_PER_GPU, Place, PlannedStart, Policy, Request, Snapshot, Used, solve, units_of
 from solver.model.plan import Assign, Move, Pause, Plan, Waiting
 from solver.state.kept import Kept
 
@@ -24,6 +24,45 @@ STEP = 300
 _AGAIN = 3_600
 # As the solver orders past use, which is cheaper for rows in order.
 _USED_ORDER = attrgetter("project", "gpu_class", "day", "tenant", "owner")
+
+
+class Guarantees:
+    """The guarantees of organisations, and what of a play uses them."""
+
+    def __init__(self, site: Snapshot, units: Callable[[Place], int]) -> None:
+        """`units` are those of a place."""
+        self._units = units
+        self._tiers = {tier.slug: tier for tier in site.tiers}
+        self._class_of = {gpu.id: gpu.gpu_class for gpu in site.gpus}
+        models = {model.slug: model for model in site.models}
+        self._models = {gpu.gpu_class: models[gpu.model] for gpu in site.gpus}
+        self._sure = {
+            (each.owner, each.gpu_class): each.guaranteed for each in site.limits if each.parent is None
+        }
+
+    def have_room(self, request: Request, jobs: Iterable[Job], waiting: Iterable[Request]) -> bool:
+        """Whether all that its organisation runs and waits for fits with it into the guarantee."""
+        tier, gpu_class = self._tiers.get(request.tier), next(iter(request.ask.classes), "")
+        model = self._models.get(gpu_class)
+        if tier is None or not tier.counts or model is None or request.ask.groups:
+            return False
+        names = {each.profile for each in model.placements}
+        if isinstance(request.ask.shape, str) and request.ask.shape not in names:
+            return False
+        wanted = request.ask.count * units_of(model, request.ask.shape)
+        for job in jobs:
+            if self._counts(job.request, request.tenant):
+                places = [row.place for row in job.rows if self._class_of[row.place.gpu] == gpu_class]
+                wanted += sum(map(self._units, places))
+        for other in waiting:
+            if self._counts(other, request.tenant) and gpu_class in other.ask.classes:
+                is_known = not isinstance(other.ask.shape, str) or other.ask.shape in names
+                wanted += other.ask.count * units_of(model, other.ask.shape) if is_known else 0
+        return wanted <= self._sure.get((request.tenant, gpu_class), 0)
+
+    def _counts(self, request: Request, tenant: str) -> bool:
+        tier = self._tiers.get(request.tier)
+        return request.tenant == tenant and (tier is None or tier.counts)
 
 
 class Play:
@@ -47,10 +86,8 @@ class Play:
         model_of = {gpu.id: models[gpu.model] for gpu in history.site.gpus}
         peaks = PeakSeconds(history.peak_hours, history.site.now, history.ends)
         self._meter = Meter(self._class_of, model_of, peaks, self.outcome)
-        self._of_class = {gpu.gpu_class: models[gpu.model] for gpu in history.site.gpus}
         self._tiers = {tier.slug: tier for tier in history.site.tiers}
-        limits = history.site.limits
-        self._sure = {(each.owner, each.gpu_class): each.guaranteed for each in limits if each.parent is None}
+        self._guarantees = Guarantees(history.site, self._meter.units)
         graces = {tier.grace for tier in history.site.tiers if tier.pausable}
         self._notices = tuple(sorted(grace + policy.notice_margin for grace in graces))
         self._cancelled = {
@@ -170,32 +207,9 @@ class Play:
         if past.array and not past.is_first:
             request = replace(request, submitted=self.now, earliest=max(self.now, request.earliest))
         fate = self.outcome.fates[request.booking]
-        fate.inside, fate.came = self._fits_inside(request), request.submitted
+        fate.inside = self._guarantees.have_room(request, self._jobs.values(), self._waiting.values())
+        fate.came = request.submitted
         self._waiting[request.booking] = request
-
-    def _fits_inside(self, request: Request) -> bool:
-        """Whether all that its organisation runs and waits for fits with it into the guarantee."""
-        tier, gpu_class = self._tiers.get(request.tier), next(iter(request.ask.classes), "")
-        model = self._of_class.get(gpu_class)
-        if tier is None or not tier.counts or model is None or request.ask.groups:
-            return False
-        names = {each.profile for each in model.placements}
-        if isinstance(request.ask.shape, str) and request.ask.shape not in names:
-            return False
-        wanted = request.ask.count * units_of(model, request.ask.shape)
-        for job in self._jobs.values():
-            if self._counts(job.request, request.tenant):
-                places = [row.place for row in job.rows if self._class_of[row.place.gpu] == gpu_class]
-                wanted += sum(map(self._meter.units, places))
-        for other in self._waiting.values():
-            if self._counts(other, request.tenant) and gpu_class in other.ask.classes:
-                is_known = not isinstance(other.ask.shape, str) or other.ask.shape in names
-                wanted += other.ask.count * units_of(model, other.ask.shape) if is_known else 0
-        return wanted <= self._sure.get((request.tenant, gpu_class), 0)
-
-    def _counts(self, request: Request, tenant: str) -> bool:
-        tier = self._tiers.get(request.tier)
-        return request.tenant == tenant and (tier is None or tier.counts)
 
     def _snapshot(self) -> Snapshot:
         out = self._out()
