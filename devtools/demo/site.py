@@ -142,7 +142,7 @@ def _past(begin: datetime, edge: datetime, today: date) -> None:
     acts = [
         *booking_actions(people, (*plans, *opening_plans(edge))),
         *feature_actions(people, fleet, today),
-        *workload_actions(people, today),
+        *workload_actions(people, today, progress_write),
     ]
     history_simulate(acts, fleet, since=max(begin, last or begin), until=edge)
     use_write(edge)

@@ -2,7 +2,7 @@
 
 Nodes of the simulated past report when programs begin and not every ten seconds, so these rows
 are written directly, and so is what their programs said last. What a booking does with its GPUs follows
-from its workload (`devtools.demo.workloads`), else from its number: most are busy, one in five waits for
+from its workload (`devtools.demo.uses`), else from its number: most are busy, one in five waits for
 its input, and one in nine has idle hours.
 """
 
@@ -16,7 +16,7 @@ from allocation.queries.bookings.money.held_use import watts_of
 from allocation.queries.fleet.telemetry import ROLLUP_STEP, rollup_bucket_of
 from allocation.rules.states import State
 from allocation.rules.workload_names import workload_of
-from devtools.demo.workloads import USES, Use, works_at
+from devtools.demo.uses import USES, Use, rate_of, works_at
 
 SECONDS = int(ROLLUP_STEP.total_seconds())
 # Every fourteenth row is missing, as after a restart of an agent.
@@ -47,15 +47,17 @@ def progress_write(until: datetime) -> None:
 
 def _reports(run: Booking) -> Iterator[Progress]:
     use = USES.get(workload_of(run))
-    rates = () if use is None or run.ask.get("profile") else use.per_hour
-    rate = next((each for start, each in rates if run.planned_class.startswith(start)), None)
-    if rate is None or run.ready_at is None or run.released_at is None:
+    if use is None or run.ask.get("profile") or run.ready_at is None or run.released_at is None:
         return
-    at, since = run.released_at, run.released_at - REPORTED
+    rate = rate_of(use, run.planned_class, run.number)
+    if rate is None:
+        return
+    # A program says nothing more once its work is done.
+    at = run.released_at - use.idle * (run.released_at - run.ready_at)
+    since = at - REPORTED
     if since <= run.ready_at:
         return
-    # Runs differ by a few percent.
-    per_second = rate * run.ask["count"] / 3600 * (1 + 0.03 * sin(run.number))
+    per_second = rate * run.ask["count"] / 3600
     steps = per_second * (at - run.ready_at).total_seconds()
     before = steps - per_second * REPORTED.total_seconds()
     yield Progress(

@@ -10,7 +10,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from allocation.services.record.forecasts import forecasts_store
 from devtools.demo.site import seed
 from tenants.models import Tenant, User
-from tests.api.builders import Api
+from tests.api.builders import Api, said
 from tests.figures.places import World, differences
 from tests.roles import as_owner
 from tests.servers.servers import Servers
@@ -53,3 +53,27 @@ def demo(
 
 def test_all_places_of_the_demo_show_the_same_figures(demo: World) -> None:
     assert differences(demo) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "bottleneck", "advice"),
+    [
+        ("augment-train", "input", "cores"),
+        ("llm-decode", "memory", "bandwidth"),
+        ("tensor-parallel", "communication", "group"),
+        ("sweep-notebook", "idle", "shorter"),
+        ("embed-small", "input", "slice"),
+    ],
+)
+def test_a_week_names_advises_and_diverts_each_kind_of_work(
+    demo: World, name: str, bottleneck: str, advice: str
+) -> None:
+    """On both of its classes the same holds it up, and what a step cost is close to what was predicted."""
+    found = said(demo.admin_api.get(f"workloads/{name}"))
+    assert [each["bottleneck"]["kind"] for each in found["profile"]] == [bottleneck] * 2
+    assert advice in {each["code"] for each in found["advice"]}
+    (state,) = found["diversion"]
+    assert (state["mode"], state["runs"], state["is_stopped"]) == ("automatic", 2, False)
+    predicted, measured, otherwise = (float(state[each]) for each in ("predicted", "measured", "otherwise"))
+    assert measured == pytest.approx(predicted, rel=0.1)
+    assert measured < 0.95 * otherwise

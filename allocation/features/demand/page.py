@@ -20,14 +20,14 @@ from allocation.features.demand.booking_times import (
 )
 from allocation.features.demand.capacity import capacity_answer, capacity_report
 from allocation.features.demand.chart import SHOWS, demand_chart, heat_rows
-from allocation.features.demand.models import DemandKind
+from allocation.features.demand.models import DemandForecast, DemandKind
 from allocation.features.demand.own_capacity import own_capacity
 from allocation.features.demand.services import gpus_of_classes, hits_read, hours_of, newest_forecasts
 from allocation.features.demand.slicing import slicing_uses
 from allocation.points import FIGURE_CARDS, BookingCard
 from billing.rules import rate_text
 from tenants.access import Actor
-from tenants.models import Tier, User
+from tenants.models import GpuClass, Tier, User
 from tenants.platform.costly import costly
 from tenants.platform.nouns import unit_noun, unit_text
 from tenants.rules.operator_roles import Area
@@ -47,14 +47,14 @@ AHEAD_WORDS = {
 
 
 def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
-    """The expected demand of a class (`?class=`), at first that with the most GPUs."""
+    """The expected demand of a class (`?class=`), at first that with the most GPUs: a core is none."""
     found = newest_forecasts()
     if not found:
         return None
     capacity = gpus_of_classes()
     name = query.get("class", "")
     if name not in found:
-        name = max(found, key=lambda each: capacity.get(each, 0))
+        name = max(found, key=lambda each: (_are_gpus(found[each]), capacity.get(each, 0)))
     kind = SITE_KIND if actor is None else OWN_KIND
     forecast = found[name][kind]
     past = [getattr(row, kind) for row in hours_of(name, forecast.at)[-PAST_HOURS:]]
@@ -84,6 +84,10 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         "now": now,
     }
     return BookingCard(TEMPLATE, card)
+
+
+def _are_gpus(kinds: Mapping[str, DemandForecast]) -> bool:
+    return next(iter(kinds.values())).gpu_class.kind == GpuClass.Kind.GPU
 
 
 def own_capacity_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:

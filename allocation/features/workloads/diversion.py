@@ -107,12 +107,29 @@ def mode_of(project: Project, name: str) -> tuple[str, datetime | None]:
 
 def diversion_state(project: Project, name: str, runs: Sequence[FinishedRun]) -> DiversionState:
     """What is set for a workload, and what came of the bookings that were diverted since then."""
-    mode, since = mode_of(project, name)
-    if since is None:
-        return DiversionState(mode, since)
-    rows = BookingEvent.objects.filter(booking__in=[run.id for run in runs], kind=EVENT, at__gte=since)
-    events = dict(rows.values_list("booking", "detail"))
-    return _state(mode, since, [(run, events[run.id]) for run in runs if run.id in events])
+    return diversion_states([project.id], {(project.id, name): runs})[project.id, name]
+
+
+def diversion_states(
+    projects: Sequence[UUID], workloads: Mapping[tuple[UUID, str], Sequence[FinishedRun]]
+) -> dict[tuple[UUID, str], DiversionState]:
+    """The same of several workloads, each by its project and its name."""
+    chosen = {
+        (each.project_id, each.workload): each for each in Diversion.objects.filter(project__in=projects)
+    }
+    ids = [run.id for runs in workloads.values() for run in runs] if chosen else []
+    rows = BookingEvent.objects.filter(booking__in=ids, kind=EVENT).values_list("booking", "at", "detail")
+    events = {booking: (at, detail) for booking, at, detail in rows}
+    found = {}
+    for key, runs in workloads.items():
+        row = chosen.get(key) or chosen.get((key[0], ""))
+        if row is None:
+            found[key] = DiversionState(Diversion.Mode.SUGGEST, None)
+            continue
+        known = [(run, *events[run.id]) for run in runs if run.id in events]
+        diverted = [(run, detail) for run, at, detail in known if at >= row.since]
+        found[key] = _state(row.mode, row.since, diverted)
+    return found
 
 
 def _state(

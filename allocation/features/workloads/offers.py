@@ -28,6 +28,7 @@ ADVICE = "advice"
 """The label of a booking that took an advice: its code."""
 
 MOST_NAMES = 50
+STEP_S = 60
 UNITS_PER_GPU = 56_000
 _NAMES = """
 SELECT workload FROM (
@@ -79,8 +80,12 @@ def advice_for(project: Project, name: str, profiles: Sequence[Profile], ask: As
 
 
 def usual_ask(run: FinishedRun) -> AskDocument:
-    """The request of a run, at any time."""
+    """The request of a run, at any time. One that allowed several classes is for the class that it got,
+    for as long as it was there."""
     ask = AskDocument.from_json(run.ask)
+    if len(ask.classes) > 1:
+        length = STEP_S * -(-run.booked_seconds // STEP_S)
+        ask = replace(ask, classes=(run.gpu_class,), duration=length)
     return replace(ask, starts=None, not_before=None, deadline=None, workload=None)
 
 

@@ -1,10 +1,12 @@
 """The pages of workloads, and the card of its workload on the page of a booking."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -15,15 +17,18 @@ from django.views.decorators.http import require_POST, require_safe
 
 from allocation.access import access_booking, may_change
 from allocation.features.workloads.diversion import (
+    DiversionState,
     DiversionTerms,
     diversion_set,
     diversion_state,
+    diversion_states,
     diversions_of,
 )
 from allocation.features.workloads.models import Diversion
 from allocation.features.workloads.offers import ADVICE, Effect, advice_for, effects_of, usual_ask
 from allocation.features.workloads.profiles import LEAST_JUDGED, Profile
 from allocation.features.workloads.rates import LEAST_RUNS
+from allocation.features.workloads.runs import FinishedRun
 from allocation.features.workloads.services import (
     Workload,
     WorkloadTerms,
@@ -34,7 +39,7 @@ from allocation.features.workloads.services import (
     workloads_of,
 )
 from allocation.models import Booking
-from allocation.points import BOOKING_CARDS, BookingCard, WorkRate
+from allocation.points import BOOKING_CARDS, FIGURE_CARDS, BookingCard, WorkRate
 from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
@@ -77,6 +82,8 @@ BEGAN = {
 }
 CONFIDENCES = ((0.75, "sure"), (0.5, "likely"), (0.0, "uncertain"))
 MOST_SHOWN = 20
+# On the page of figures: the workloads that cost most in these weeks.
+CHANGE_WEEKS, MOST_CHANGES, MOST_SEARCHED = timedelta(weeks=4), 8, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,12 @@ def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
     of = [project_with_workloads(actor, chosen)] if chosen else projects
     labels = class_labels()
     now = timezone.now()
-    rows = [(each, profile_shown(each.profiles[0], labels, now)) for each in workloads_of(of)]
+    found = workloads_of(of)
+    states = _states(found)
+    rows = [
+        (each, profile_shown(each.profiles[0], labels, now), states[each.project.id, each.name])
+        for each in found
+    ]
     context: dict[str, Any] = {"projects": projects, "chosen": chosen, "rows": rows}
     if chosen:
         context |= {
@@ -119,6 +131,11 @@ def workloads(request: HttpRequest, actor: Actor) -> HttpResponse:
             "may_lead": actor.may_lead(of[0].id),
         }
     return render(request, "workloads/page.html", context)
+
+
+def _states(found: Iterable[Workload]) -> dict[tuple[UUID, str], DiversionState]:
+    runs = {(each.project.id, each.name): each.runs for each in found}
+    return diversion_states([project for project, _ in runs], runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +181,17 @@ def _context(found: Workload, now: datetime) -> dict[str, Any]:
 
 def _diversion(found: Workload) -> dict[str, Any]:
     """What the card of classes by cost knows."""
-    state, currency = diversion_state(found.project, found.name, found.runs), found.profiles[0].currency
-    costs = [
+    state = diversion_state(found.project, found.name, found.runs)
+    return {
+        "state": state,
+        "state_costs": _costs(state, found.profiles[0].currency),
+        "state_name": Diversion.Mode(state.mode).label,
+        "modes": Diversion.Mode.choices,
+    }
+
+
+def _costs(state: DiversionState, currency: str) -> list[tuple[str, str]]:
+    return [
         (words, "–" if cost is None else money_text(cost * 1_000, currency))
         for words, cost in (
             ("Predicted", state.predicted),
@@ -173,12 +199,6 @@ def _diversion(found: Workload) -> dict[str, Any]:
             ("On the first class", state.otherwise),
         )
     ]
-    return {
-        "state": state,
-        "state_costs": costs,
-        "state_name": Diversion.Mode(state.mode).label,
-        "modes": Diversion.Mode.choices,
-    }
 
 
 def advice_shown(actor: Actor, found: Workload, profiles: Iterable[Profile]) -> list[AdviceShown]:
@@ -301,6 +321,53 @@ def _of_booking(found: Iterable[Workload], booking: Booking) -> list[Profile]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A workload with what it cost lately, its first advice, and what came of its order of classes."""
+
+    workload: Workload
+    href: str
+    shown: Shown
+    paid: str
+    runs: int
+    advice: AdviceShown | None
+    state: DiversionState
+    costs: str
+
+
+def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
+    """What could change in the workloads of a project (`?project=`) or of all that the person may see."""
+    if actor is None:
+        return None
+    projects = projects_with_workloads(actor)
+    of = [each for each in projects if each.slug == query.get("project")] or projects
+    recent = _recent(workloads_of(of), now)
+    states, labels = _states(each for each, _ in recent), class_labels()
+    found: list[Change] = []
+    for each, runs in recent[:MOST_SEARCHED]:
+        state = states[each.project.id, each.name]
+        advice = advice_shown(actor, each, each.profiles[:1])
+        if advice or state.runs:
+            shown, currency = profile_shown(each.profiles[0], labels, now), each.profiles[0].currency
+            href = f"/t/{actor.tenant_slug}/workloads/{each.project.slug}/{each.name}"
+            costs = ", ".join(f"{words.lower()} {cost}" for words, cost in _costs(state, currency))
+            paid = money_text(_paid(runs), currency)
+            found.append(Change(each, href, shown, paid, len(runs), next(iter(advice), None), state, costs))
+        if len(found) == MOST_CHANGES:
+            break
+    return BookingCard("workloads/change.html", {"rows": found}) if found else None
+
+
+def _recent(found: Iterable[Workload], now: datetime) -> list[tuple[Workload, list[FinishedRun]]]:
+    """The workloads with runs of the last weeks, and these runs; what cost most is first."""
+    every = [(each, [run for run in each.runs if run.at >= now - CHANGE_WEEKS]) for each in found]
+    return sorted((row for row in every if row[1]), key=lambda row: (-_paid(row[1]), row[0].name))
+
+
+def _paid(runs: Iterable[FinishedRun]) -> Decimal:
+    return sum((run.paid for run in runs), Decimal(0))
+
+
 @require_POST
 @tenant_page
 def booking_workload(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
@@ -332,6 +399,7 @@ def project_diversion(request: HttpRequest, actor: Actor, project: str) -> HttpR
 
 
 BOOKING_CARDS.append(workload_card)
+FIGURE_CARDS.append(change_card)
 urlpatterns = [
     path("t/<slug:tenant>/workloads", workloads, name="workloads"),
     path("t/<slug:tenant>/workloads/<slug:project>/<slug:name>", workload, name="workload"),

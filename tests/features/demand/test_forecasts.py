@@ -7,11 +7,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.demand import page as demand_page
 from allocation.features.demand.models import DemandForecast, DemandHour
 from allocation.features.demand.services import demand_store, newest_forecasts
 from allocation.models import Booking, Gpu
 from allocation.queries.fleet.metrics import metrics_of
 from allocation.rules.states import State
+from tenants.models import GpuClass
 from tenants.platform.wall import operator_tx
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking, an_allocation
@@ -141,3 +143,23 @@ def test_rest_and_pages_show_it_without_names(site: Site, client: Client) -> Non
     assert "Expected demand" in page
     assert "GPUs in use" in page
     assert "waited for" not in page
+
+
+def test_the_card_begins_with_gpus_and_not_with_cores(
+    site: Site, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class with 99 cores is no larger than one with eight GPUs."""
+    now = hour_of(timezone.now())
+    for day in range(4):
+        ran(site, 0, now - timedelta(days=day + 1), 5)
+    stored(now)
+    gpus = Gpu.objects.order_by("number")[0].gpu_class
+    with as_owner():
+        cores = GpuClass.objects.create(slug="cpu", label="CPU cores", kind="host", order=9)
+        for row in DemandForecast.objects.filter(gpu_class=gpus):
+            row.pk, row.gpu_class = None, cores
+            row.save()
+    monkeypatch.setattr(demand_page, "gpus_of_classes", lambda: {"cpu": 99, gpus.slug: 8})
+    client.force_login(site.people["researcher"])
+    page = flat(client.get(f"/t/{site.tenant.slug}/insights").content.decode())
+    assert f"Expected demand: {gpus.label}" in page

@@ -69,6 +69,17 @@ def test_a_slice_is_enough_for_little_memory_and_little_use(site: Portal) -> Non
     assert "batch" not in found
 
 
+def test_advice_on_a_class_is_of_the_request_on_that_class(site: Portal) -> None:
+    """A run that could have had an A100 was on an H100 for an hour and a second."""
+    booking = ran(site.project, owner(site), Ran("fold-1", ask={"classes": ["a100", "h100"]}))
+    with as_owner():
+        Booking.objects.filter(id=booking.id).update(duration_seconds=3_601)
+    with as_system():
+        (found,) = workloads_of([site.project], "fold")
+    ask = usual_ask(found.runs[0])
+    assert (ask.classes, ask.duration) == (("h100",), 3_660)
+
+
 def test_a_slice_has_to_have_the_memory_and_the_compute(site: Portal) -> None:
     found = said_of(site, SMALL, memory_mb=12_000)
     assert changed(found, "slice").profile == "2g.20gb"

@@ -158,9 +158,33 @@ def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made
     client.force_login(learnt.people["lead"])
     page = flat(client.get(f"/t/{learnt.tenant.slug}/workloads/{learnt.project.slug}/fold").content.decode())
     assert "It has stopped by itself: 3 runs cost more" in page
+    listed = flat(client.get(f"/t/{learnt.tenant.slug}/workloads").content.decode())
+    assert "Stopped" in listed
     automatic(learnt, "fold")
     (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
     assert (state["runs"], state["is_stopped"]) == (0, False)
+
+
+def test_the_list_has_what_came_of_each_workload(learnt: Site) -> None:
+    """A run on the other class that cost a quarter less than the first class, and a run before the choice."""
+    automatic(learnt)
+    with as_owner():
+        since = Diversion.objects.get().since
+        costs = {"h100": "0.006", "a100": "0.004"}
+        for name, per_hour, before in (("fold-7", 600, 0), ("fold-8", 100, 60)):
+            wanted = Ran(name, "a100", ago=5, hours=1, per_hour=per_hour, paid="2.7")
+            BookingEvent.objects.create(
+                tenant=learnt.tenant,
+                booking=ran(learnt.project, owner(learnt), wanted),
+                at=since - timedelta(minutes=before),
+                kind="diverted",
+                state="ended",
+                detail={"first": "h100", "costs": costs, "workload": "fold"},
+            )
+    client = Client()
+    client.force_login(learnt.people["lead"])
+    listed = flat(client.get(f"/t/{learnt.tenant.slug}/workloads").content.decode())
+    assert re.search(r"-25(&nbsp;|\s)%", listed)
 
 
 def test_off_suggests_no_other_class(learnt: Site) -> None:
