@@ -14,7 +14,7 @@ from allocation.rules.states import State
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.summary import BookingSummary, booking_summary
 from allocation.web.parts.times import length_words, window_words
-from billing.rules import month_of
+from billing.rules import Period
 from billing.services import budget_set, hold_place
 from tenants.models import Membership, Role
 from tenants.platform.wall import tenant_tx
@@ -53,14 +53,9 @@ def _held(booking: Booking) -> Booking:
     """The booking with its money really held in a budget."""
     with as_system():
         now = booking.not_before
-        for moment in (now, now + timedelta(days=31)):
-            budget_set(
-                actor_id=None,
-                project=booking.project,
-                period=month_of(moment.date()),
-                amount=Decimal(1000),
-                now=now,
-            )
+        # One budget pays all days, also in the last hours of a month.
+        period = Period(now.date(), (now + timedelta(days=31)).date())
+        budget_set(actor_id=None, project=booking.project, period=period, amount=Decimal(1000), now=now)
         hold_place(
             tenant_id=booking.tenant_id,
             project_id=booking.project_id,

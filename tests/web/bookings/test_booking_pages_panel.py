@@ -32,7 +32,8 @@ CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", 
 
 @pytest.mark.django_db
 def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() -> None:
-    page = asked(panel_site(), q="2 h100 6h")
+    today = timezone.now().date()
+    page = asked(panel_site(period=Period(today, today + timedelta(days=9))), q="2 h100 6h")
     assert "€57.60" in page
     assert "€942.40 left after this" in page
     assert re.search(r'data-button="Book \d\d:\d\d – .*\d\d:\d\d for €57\.60"', page)
