@@ -11,8 +11,8 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from allocation.models import Gpu, Maintenance, Node, PolicyVersion, PortalMode, Stop
+from allocation.words.events import site_event_text
 from allocation.words.fleet import FleetText
-from allocation.words.site_events import site_event_text
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
 
