@@ -91,7 +91,9 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Promise] = {
         "This window has already begun. Leave out the start to begin as soon as possible."
     ),
     "too_long": gettext_lazy("A booking in the tier %(tier)s may last %(longest)s at most."),
-    "advance_window": gettext_lazy("Bookings in the tier %(tier)s start at most %(ahead)s from now."),
+    "advance_window": gettext_lazy(
+        "Bookings in the tier %(tier)s start at most %(ahead)s from now; the latest start is %(latest)s."
+    ),
     "beyond_horizon": gettext_lazy(
         "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
         "operator can raise the planning horizon of the policy."

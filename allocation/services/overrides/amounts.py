@@ -7,7 +7,7 @@ from allocation.models import Override
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.platform.errors import invalid
-from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text
+from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text, seconds_words
 
 # What an exception allows, by its kind.
 _WORDS = {
@@ -69,7 +69,7 @@ def amount_words(row: Override) -> str:
         s=many,
         gpus=f"{number} GPU{many}",
         money=money_text(row.amount, "EUR"),
-        time=seconds_text(int(row.amount)),
+        time=seconds_words(int(row.amount)),
         tier=row.tier,
         gpu_class=row.gpu_class,
     )
