@@ -56,9 +56,10 @@ _NOTES: dict[str, Promise] = {
     "unpinned": gettext_lazy("on any GPUs, without the pin"),
     "split": gettext_lazy("on separate nodes: its GPUs need not be together"),
     "fewer": gettext_lazy("if the work is shared evenly among its GPUs"),
-    "speed_unknown": gettext_lazy("speed not compared"),
-    "speed": gettext_lazy("%(speed)s× as fast"),
-    "borrowed": gettext_lazy("%(own_gpus)s own + %(borrowed_gpus)s borrowed"),
+    "speed_unknown": gettext_lazy("speed not known"),
+    "speed": gettext_lazy("about %(speed)s times as fast"),
+    "borrowed": gettext_lazy("%(borrowed_gpus)s of %(all_gpus)s borrowed"),
+    "borrowed_back": gettext_lazy("%(borrowed_gpus)s of %(all_gpus)s borrowed: the owner can call that back"),
     "on_loan": gettext_lazy(
         "never paused, so it ends at its time; this tier borrows for at most %(longest)s in all, "
         "extensions included"
