@@ -114,6 +114,7 @@ TEMPLATES: list[dict[str, Any]] = [
             "builtins": [
                 "allocation.web.parts.booking_links",
                 "allocation.web.parts.horizon_hint",
+                "allocation.web.parts.sizes",
                 "allocation.web.parts.state_pills",
                 "allocation.web.parts.times",
                 "tenants.web.parts",

@@ -43,13 +43,10 @@ class Risk:
 
     @property
     def basis(self) -> str:
-        """The basis of the estimate in words."""
+        """The bookings behind the estimate, to which it adds ASSUMED_PAUSED of ASSUMED_OF."""
         if not self.ended:
             return "too few past bookings to tell"
-        return (
-            f"{self.paused} of {self.ended} similar bookings were paused ({self.basis_words}), "
-            f"weighed with an assumed {ASSUMED_PAUSED} of {ASSUMED_OF}"
-        )
+        return f"{self.paused} of {self.ended} similar bookings were paused: {self.basis_words}"
 
 
 class PauseRecord:

@@ -52,9 +52,10 @@ _NOTES: dict[str, Sentence] = {
     "unpinned": "on any GPUs, without the pin",
     "split": "on separate nodes: its GPUs need not be together",
     "fewer": "if the work is shared evenly among its GPUs",
-    "speed_unknown": "speed not compared",
-    "speed": "%(speed)s× as fast",
-    "borrowed": "%(own_gpus)s own + %(borrowed_gpus)s borrowed",
+    "speed_unknown": "speed not known",
+    "speed": "about %(speed)s times as fast",
+    "borrowed": "%(borrowed_gpus)s of %(all_gpus)s borrowed",
+    "borrowed_back": "%(borrowed_gpus)s of %(all_gpus)s borrowed: the owner can call that back",
     "on_loan": (
         "never paused, so it ends at its time; this tier borrows for at most %(longest)s in all, "
         "extensions included"

@@ -21,7 +21,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Tier, User
 from tenants.queries import is_only_operator
 from tenants.rules.operator_roles import Area
-from tenants.services import seconds_text
+from tenants.services import seconds_words
 from tenants.web.frame import operator_page, tenant_page
 
 Prices = Mapping[tuple[str, str], Decimal]
@@ -109,7 +109,7 @@ def _no_show(share: int | None) -> str:
 
 def _fees(tier: Tier, book: PriceBook | None) -> Fees:
     """What a booking in the tier can cost besides its time."""
-    notice = seconds_text(tier.notice_seconds)
+    notice = seconds_words(tier.notice_seconds)
     late = f"{tier.late_share} % of what is given up later than {notice} before"
     share, fee = tier.no_show_share, book.setups.get(tier.slug) if book else None
     return Fees(

@@ -110,6 +110,23 @@ def seconds_text(seconds: int) -> str:
     return " ".join(parts) or "0"
 
 
+_UNIT_WORDS = {"d": "d", "h": "h", "m": "min", "s": "s"}
+
+
+def seconds_words(seconds: int) -> str:
+    """The duration for a reader: `28 days`, `36 h`, `1 h 30 min`."""
+    days, rest = divmod(seconds, _SECONDS["d"])
+    if days and not rest:
+        return "24 h" if days == 1 else f"{days} days"
+    if not seconds % _SECONDS["h"] and seconds:
+        return f"{seconds // _SECONDS['h']} h"
+    return (
+        " ".join(f"{part[:-1]} {_UNIT_WORDS[part[-1]]}" for part in seconds_text(seconds).split())
+        if seconds
+        else "0 min"
+    )
+
+
 def whole_read(text: str, *, param: str) -> int:
     """A whole number in plain digits. Raises Refused `bad_number`."""
     if not re.fullmatch(r"-?[0-9]{1,9}", text.strip()):

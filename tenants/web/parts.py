@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from tenants.platform.errors import Refused
 from tenants.platform.nouns import unit_noun
+from tenants.services.input_values import seconds_read, seconds_words
 
 register = template.Library()
 INDENTATION = re.compile(r"\n\s*")
@@ -125,3 +126,12 @@ def counted(number: int | str, noun: str) -> str:
     """Returns the number, or its text, with its noun: `1 booking`, `2 bookings`, `1.5 GPUs`."""
     text = number if isinstance(number, str) else f"{number:,}"
     return f"{text} {noun}{'' if text == '1' else 's'}"
+
+
+@register.filter
+def spelled_out(text: str) -> str:
+    """The duration of a form for a reader: `14d` is `14 days`; other text stays."""
+    try:
+        return seconds_words(seconds_read(text, param="duration"))
+    except Refused:
+        return text

@@ -8,6 +8,7 @@ from tenants.services.input_values import (
     name_read,
     seconds_read,
     seconds_text,
+    seconds_words,
     slug_read,
     units_read,
     whole_read,
@@ -97,6 +98,22 @@ def test_a_duration_without_units_or_sense_is_refused(text: str) -> None:
 @pytest.mark.parametrize("seconds", [0, 59, 60, 5400, 86_400, 90_061])
 def test_a_shown_duration_reads_back_as_itself(seconds: int) -> None:
     assert seconds_read(seconds_text(seconds), param="grace") == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 min"),
+        (120, "2 min"),
+        (5_400, "1 h 30 min"),
+        (129_600, "36 h"),
+        (86_400, "24 h"),
+        (28 * 86_400, "28 days"),
+        (90_061, "1 d 1 h 1 min 1 s"),
+    ],
+)
+def test_a_duration_is_written_out_for_readers(seconds: int, words: str) -> None:
+    assert seconds_words(seconds) == words
 
 
 @pytest.mark.parametrize("text", ["", "1.0", "1e3", "--1", "\u0661", "9" * 10, "true"])

@@ -22,6 +22,7 @@ from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard, work_rates
 from allocation.rules.states import State
 from allocation.rules.workload_names import workload_of
+from allocation.services.quotes.changes import later_ends
 from allocation.services.record.costs import booking_cost, rate_of
 from allocation.web.parts.times import length_words
 from billing.rules import money_text, rate_text
@@ -58,7 +59,7 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
     }
     card |= _against_before(booking, pace)
     if ends is not None and booking.planned_ends is not None and not card["is_stale"]:
-        card |= _advice(booking, ends, now, may=may_change(actor, booking))
+        card |= _advice(actor, booking, ends, now)
     return BookingCard(TEMPLATE, card)
 
 
@@ -71,28 +72,47 @@ def _against_before(booking: Booking, pace: Pace) -> dict[str, Any]:
     found: dict[str, Any] = {"before": known}
     if pace.per_second is not None:
         rate = pace.per_second * 3_600 / booking.ask["count"]
-        found["percent_of_before"] = 100 * rate / known.per_gpu_hour
+        found["against_before"] = _compared(rate / known.per_gpu_hour, known.runs)
     return found
 
 
-def _advice(booking: Booking, ends: datetime, now: datetime, *, may: bool) -> dict[str, Any]:
+def _compared(times: float, runs: int) -> str:
+    """`About 1.9 times as fast as your project's last 5 runs on this class.`"""
+    before = "the last run" if runs == 1 else f"the last {runs} runs"
+    how = "As fast" if 0.95 <= times < 1.05 else f"About {times:.2g} times as fast"
+    return f"{how} as {before} of this work in the project on this class."
+
+
+def _advice(actor: Actor, booking: Booking, ends: datetime, now: datetime) -> dict[str, Any]:
     """What the expected end says about the booked one, and what to do about it."""
     booked = booking.planned_ends
     if booked is None or not (apart := misses_by(ends, booked, now)):
         return {}
+    may = may_change(actor, booking)
     advice: dict[str, Any] = {
         "apart": length_words(60 * round(abs(apart.total_seconds()) / 60)),
         "is_late": apart > timedelta(),
     }
     if apart > timedelta() and may:
-        more = STEP * ceil((apart + STEP) / STEP)
-        cost = booking_cost(booking, rate_of(booking).between(booked, booked + more))
-        advice["seconds"] = int(more.total_seconds())
-        advice["more"] = (
-            f"Extend by {length_words(more.total_seconds())}, {money_text(cost, booking.currency)}"
-        )
+        advice |= _extension(actor, booking, STEP * ceil((apart + STEP) / STEP), now)
     advice["may_shorten"] = may and apart < timedelta()
     return advice
+
+
+def _extension(actor: Actor, booking: Booking, more: timedelta, now: datetime) -> dict[str, Any]:
+    """The extension by `more`, or by as much of it as is possible now; else why there is none."""
+    booked = booking.planned_ends
+    later = later_ends(actor=actor, booking=booking, now=now)
+    if booked is None or not later.ends:
+        return {"no_more": later.limit}
+    possible = min(more, later.ends[-1] - booked)
+    cost = booking_cost(booking, rate_of(booking).between(booked, booked + possible))
+    length = length_words(possible.total_seconds())
+    return {
+        "seconds": int(possible.total_seconds()),
+        "more": f"Extend by {length}, {money_text(cost, booking.currency)}",
+        "no_more": later.limit if possible < more else "",
+    }
 
 
 @require_safe

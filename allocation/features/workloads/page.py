@@ -44,6 +44,7 @@ from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
 from allocation.web.bookings.booking_pages import booking_answer
+from allocation.web.bookings.request_panel.options import advice_label
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor
@@ -212,7 +213,8 @@ def advice_shown(actor: Actor, found: Workload, profiles: Iterable[Profile]) -> 
             query["labels"] = f"{ADVICE}={each.code}"
             href = f"/t/{actor.tenant_slug}/book?{urlencode(query)}" if text else ""
             on = labels.get(profile.gpu_class, profile.gpu_class)
-            shown.append(AdviceShown(on, each.sentence, each.link, text, href))
+            label = advice_label(each.ask, labels) if each.ask is not None else ""
+            shown.append(AdviceShown(on, each.sentence, each.link, label, href))
     return shown
 
 

@@ -163,7 +163,20 @@ def decisions_latest(
     return [(decided, len(changed)) for decided, changed in found.items()]
 
 
-def _of_decisions(actor: Actor | None, number: int, lookup: str = "decided") -> QuerySet[BookingEvent]:
+def decision_changes(actor: Actor, numbers: Collection[int]) -> dict[int, list[BookingEvent]]:
+    """Returns the newest event of each booking that the decisions changed, by decision, the bookings by
+    their numbers."""
+    events = _of_decisions(actor, numbers, "decided__in").select_related("booking")
+    newest = {(event.detail["decision"], event.booking_id): event for event in events.order_by("id")}
+    found: dict[int, list[BookingEvent]] = {}
+    for (number, _), event in sorted(newest.items(), key=lambda each: each[1].booking.number):
+        found.setdefault(number, []).append(event)
+    return found
+
+
+def _of_decisions(
+    actor: Actor | None, number: int | Collection[int], lookup: str = "decided"
+) -> QuerySet[BookingEvent]:
     return decision_events(actor).filter(**{lookup: number})
 
 

@@ -3,7 +3,7 @@
 from allocation.models import PolicyVersion
 from allocation.words.refusals import refusal_text
 from solver import Policy
-from tenants.services.input_values import seconds_text
+from tenants.services.input_values import seconds_words
 
 
 def live_horizon() -> int:
@@ -18,4 +18,4 @@ def horizon_hint(seconds: int | None) -> str:
     horizon = live_horizon()
     if seconds is None or seconds <= horizon:
         return ""
-    return refusal_text("beyond_horizon", horizon=seconds_text(horizon))
+    return refusal_text("beyond_horizon", horizon=seconds_words(horizon))

@@ -8,7 +8,7 @@ from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.platform.errors import invalid
 from tenants.platform.nouns import unit_text
-from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text
+from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text, seconds_words
 
 # What an exception allows, by its kind.
 _WORDS = {
@@ -70,7 +70,7 @@ def amount_words(row: Override) -> str:
         s=many,
         gpus=f"{number} GPU{many}",
         money=money_text(row.amount, "EUR"),
-        time=seconds_text(int(row.amount)),
+        time=seconds_words(int(row.amount)),
         tier=row.tier,
         gpu_class=row.gpu_class,
     )

@@ -321,8 +321,8 @@ def _notes(option: Option, tier: Tier, *, is_late: bool) -> Iterator[str]:
 
 
 def _loan_notes(option: Option, tier: Tier) -> Iterator[str]:
-    own = option.units - option.borrowed
-    yield note_text("borrowed", own=own, borrowed=option.borrowed)
+    code = "borrowed_back" if tier.pausable else "borrowed"
+    yield note_text(code, all=option.units, borrowed=option.borrowed)
     if tier.counts_against_guarantee and not tier.pausable:
         yield note_text("on_loan", longest=duration_words(longest_loan(tier.slug)))
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from allocation.access import overrides_visible
 from allocation.models import Override
+from allocation.queries.bookings.money.projects import quota_of
 from allocation.services.overrides.amounts import (
     OF_TIME,
     amount_editable,
@@ -43,24 +44,24 @@ from tenants.models import GpuClass, Project
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
 from tenants.queries import tiers_all
-from tenants.services.input_values import seconds_text
+from tenants.services.input_values import gpus_text, seconds_text
 from tenants.web.frame import tenant_page, zone_of
-from tenants.web.parts import Field
+from tenants.web.parts import Field, counted
 
 MOST_SHOWN = 50
 MOST_OVER = 10
 MOST_DIGITS = 10
 _UNITS = {
-    Override.Kind.QUOTA: "GPUs more at once",
-    Override.Kind.GPU_HOURS: "GPU-hours more",
+    Override.Kind.QUOTA: "More GPUs at the same time",
+    Override.Kind.GPU_HOURS: "More GPU-hours",
     Override.Kind.BUDGET: "More budget (EUR)",
-    Override.Kind.LAB_QUOTA: "GPUs more at once",
-    Override.Kind.PERSON_QUOTA: "GPUs more at once",
+    Override.Kind.LAB_QUOTA: "More GPUs at the same time",
+    Override.Kind.PERSON_QUOTA: "More GPUs at the same time",
     Override.Kind.LENGTH: "Longer by",
     Override.Kind.SHORTER: "Shorter by",
-    Override.Kind.NOTICE: "Sooner or later by",
-    Override.Kind.OPEN_BOOKINGS: "Open bookings more",
-    Override.Kind.OPEN_GPUS: "GPUs more at once",
+    Override.Kind.NOTICE: "Earlier or later by",
+    Override.Kind.OPEN_BOOKINGS: "More open bookings",
+    Override.Kind.OPEN_GPUS: "More GPUs at the same time",
 }
 _DECIDERS = {
     Override.Decider.OPERATOR: "an operator",
@@ -112,7 +113,7 @@ def overrides_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "waiting": [card for card in cards if card.row.state == Override.State.ASKED],
         "in_force": [card for card in cards if _is_in_force(card.row, now)],
         "over": [_over(card, ctx) for card in cards if _is_over(card.row, now)][:MOST_OVER],
-        "form": _form(actor, typed, refusal) if typed.get("kind") in Override.Kind.values else None,
+        "form": _form(actor, typed, refusal, now) if typed.get("kind") in Override.Kind.values else None,
         "starts": [] if typed.get("kind") else _starts(actor, ctx),
         "refusal": refusal,
     }
@@ -236,7 +237,7 @@ def _card(actor: Actor, row: Override, ctx: PageContext) -> OverrideCard:
     )
 
 
-def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, object]:
+def _form(actor: Actor, typed: QueryDict, refusal: Refused | None, now: datetime) -> dict[str, object]:
     """The form of a request, with the numbers of the refusal that leads here."""
     kind = Override.Kind(typed.get("kind", ""))
 
@@ -254,7 +255,7 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
     gpu_class = GpuClass.objects.filter(slug=typed.get("gpu_class", "")).first()
     tier = next((each for each in tiers_all() if each.slug == typed.get("tier")), None)
     of = Project.objects.filter(tenant_id=actor.tenant_id, slug=typed.get("project", "")).first()
-    about = [tier.name if tier else "", gpu_class.label if gpu_class else "", of.name if of else ""]
+    about = (tier.name if tier else "", gpu_class.label if gpu_class else "", of.name if of else "")
     choices = _projects(actor)
     amount = field("amount", _UNITS.get(kind, ""), inputmode="decimal")
     if kind in OF_TIME:
@@ -262,17 +263,38 @@ def _form(actor: Actor, typed: QueryDict, refusal: Refused | None) -> dict[str, 
     needs_project = kind in OF_TIERS and not typed.get("project")
     return {
         "kind": kind,
-        "title": ", ".join(filter(None, [kind.label, *about])),
+        "title": _title(kind, about, typed.get("amount", "").strip()),
+        "present": _present(of, gpu_class, now) if kind == Override.Kind.QUOTA else "",
         "hidden": hidden if needs_project else [*hidden, ("project", typed.get("project", ""))],
         "project": Field("project", "Project", "", choices=choices, id="ask-project")
         if needs_project
         else None,
         "fields": [
             *([amount] if kind in _UNITS else []),
-            field("until", "Until (optional)", "Else the owner of the limit says.", type="date"),
+            field("until", "Until (optional)", "Empty: the person who decides sets the day.", type="date"),
             field("reason", "Reason (optional)"),
         ],
     }
+
+
+def _title(kind: Override.Kind, about: tuple[str, str, str], amount: str) -> str:
+    """`Ask for 2 more H100 80 GB for Protein folding`, or the kind and what it is about."""
+    _, gpu_class, project = about
+    if kind == Override.Kind.QUOTA and gpu_class:
+        number = f"{amount} more" if amount and len(amount) < MOST_DIGITS else "more"
+        return f"Ask for {number} {gpu_class} for {project or 'the organisation'}"
+    return f"Ask for more: {', '.join(filter(None, [kind.label, *about]))}"
+
+
+def _present(project: Project | None, gpu_class: GpuClass | None, now: datetime) -> str:
+    """`Now 4.643 of 6 GPUs are in use`; empty without a project, a class or a limit."""
+    if project is None or gpu_class is None:
+        return ""
+    for line in quota_of(project=project, now=now):
+        if line.gpu_class == gpu_class.slug and line.limit is not None:
+            limit = counted(gpus_text(line.limit), line.noun)
+            return f"Now {gpus_text(line.used)} of {limit} are in use."
+    return ""
 
 
 def _as_time(amount: Field) -> Field:

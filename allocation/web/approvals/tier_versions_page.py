@@ -28,7 +28,7 @@ from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import seconds_read, seconds_text, whole_sent
+from tenants.services import seconds_read, seconds_words, whole_sent
 from tenants.web.frame import tenant_page, zone_of
 from tenants.web.parts import Field, counted
 
@@ -166,8 +166,8 @@ def _words(limits: TierLimits, version: TierVersion | None) -> list[str]:
 
 
 def _span(least: int | None, most: int | None, word: str) -> str:
-    longest = seconds_text(most or 0)
-    return f"{seconds_text(least)} to {longest} {word}" if least else f"up to {longest} {word}"
+    longest = seconds_words(most or 0)
+    return f"{seconds_words(least)} to {longest} {word}" if least else f"up to {longest} {word}"
 
 
 def _who(version: TierVersion) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -23,6 +24,7 @@ from allocation.queries.bookings.bookings import (
     node_places_of,
 )
 from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.bookings.planned_pauses import PlannedPause, planned_pauses
 from allocation.queries.bookings.site_bookings import RELEASE_ASKED
 from allocation.queries.decisions.seen import labels_seen, pauses_seen
 from allocation.queries.fleet.catalogue import ask_units
@@ -78,8 +80,8 @@ def page_context(actor: Actor, now: datetime) -> PageContext:
 
 
 def booking_rows(bookings: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]]:
-    """Returns rows of a list, with the estimates of those that wait for others."""
-    ctx = replace(ctx, estimates=estimated_starts(bookings))
+    """Returns rows of a list, with estimates of those that wait for others and planned pauses."""
+    ctx = replace(ctx, estimates=estimated_starts(bookings), planned_pauses=planned_pauses(bookings, ctx.now))
     return [booking_row(each, ctx) for each in bookings]
 
 
@@ -179,10 +181,18 @@ def _context_of(actor: Actor, booking: Booking, waits: WhyWaiting, *, may_change
     """Returns what the page knows of the booking: units, pauses, its queue, its later ends."""
     ctx = page_context(actor, timezone.now())
     ctx = context_with(ctx, booking, pauses_seen(actor, pauses_of(booking)), waits)
+    ctx = replace(ctx, planned_pauses=_pauses_to_come(actor, booking, ctx.now))
     if not may_change:
         return ctx
     later = later_ends(actor=actor, booking=booking, now=ctx.now)
     return replace(ctx, ends=later.ends, no_later=later.limit)
+
+
+def _pauses_to_come(actor: Actor, booking: Booking, now: datetime) -> Mapping[UUID, PlannedPause]:
+    """Returns the planned pause; a booking that the actor may not see has no number in it."""
+    found = planned_pauses([booking], now)
+    seen = labels_seen(actor, (each.label for each in found.values()))
+    return {key: replace(each, label=each.label * (each.label in seen)) for key, each in found.items()}
 
 
 def context_with(

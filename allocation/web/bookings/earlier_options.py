@@ -91,9 +91,9 @@ def _card(
     if option.tier != booking.tier_id:
         parts.append(f"in {tiers.get(option.tier, option.tier)}")
     if option.speed is not None and option.speed != REFERENCE_SPEED:
-        parts.append(f"{option.speed / 1000:.2g}× as fast")
+        parts.append(f"about {option.speed / 1000:.2g} times as fast")
     elif option.gpu_class not in booking.ask["classes"]:
-        parts.append("speed not compared")
+        parts.append("speed not known")
     if option.kind in ("split", "without_nvlink"):
         parts.append("less closely connected GPUs")
     if option.pauses:
@@ -102,7 +102,7 @@ def _card(
         )
     parts += [WITHOUT[option.kind]] if option.kind in WITHOUT else []
     if option.pause_basis:
-        parts.append(f"pause risk {percent_words(option.pause_risk)}: {option.pause_basis}")
+        parts.append(f"{risk_words(option.pause_risk)} ({option.pause_basis})")
     return ChangeCard(
         when=moment_words(option.starts, zone, now),
         what=shape_words(option.count, label, option.profile),
@@ -112,6 +112,13 @@ def _card(
         request=option.request,
         starts=int(option.starts.timestamp()),
     )
+
+
+def risk_words(thousandths: int | None) -> str:
+    """`pause risk about 5 %`; `pause risk not known` without a number."""
+    if thousandths is None:
+        return "pause risk not known"
+    return f"pause risk {'about ' if thousandths >= 10 else ''}{percent_words(thousandths)}"
 
 
 def percent_words(thousandths: int | None) -> str:

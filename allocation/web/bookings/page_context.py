@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from allocation.models import Pause
+from allocation.queries.bookings.planned_pauses import PlannedPause
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class PageContext:
     """The reader's time and zone, class labels, and data of one booking: its units, its pauses,
     possible later ends (`no_later` says why there are none), the reason of a freeze, and how many
     bookings are ahead in the queue. `estimates` are the earliest starts of bookings that wait for
-    others, by id."""
+    others, and `planned_pauses` those of bookings that run, by id."""
 
     now: datetime
     zone: tzinfo
@@ -27,3 +28,4 @@ class PageContext:
     frozen: Mapping[str, Any] | None = None
     ahead: int = 0
     estimates: Mapping[UUID, datetime] = field(default_factory=dict)
+    planned_pauses: Mapping[UUID, PlannedPause] = field(default_factory=dict)

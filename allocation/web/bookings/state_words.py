@@ -30,7 +30,7 @@ OUTCOMES = {
 
 def state_words(booking: Booking, ctx: PageContext) -> str:
     """Returns the state with its time, for a row of a list."""
-    row = PageContext(ctx.now, ctx.zone, "", {}, estimates=ctx.estimates)
+    row = PageContext(ctx.now, ctx.zone, "", {}, estimates=ctx.estimates, planned_pauses=ctx.planned_pauses)
     return headline_words(booking, row)
 
 
@@ -51,7 +51,7 @@ def headline_words(booking: Booking, ctx: PageContext) -> str:
         State.STARTING: "Starting: waiting for its node"
         if _is_stalled(booking)
         else "Starting: preparing your devices",
-        State.ACTIVE: f"Running until {at(booking.planned_ends)}",
+        State.ACTIVE: _running(booking, ctx),
         State.PAUSING: f"Pauses {at(ctx.pauses[-1].deadline)}" if ctx.pauses else "Pausing",
         State.PAUSED: f"Paused, resumes {at(booking.expected_start)}"
         if booking.expected_start
@@ -111,7 +111,7 @@ def detail_words(booking: Booking, ctx: PageContext) -> str:
         if ctx.frozen
         else "The solver is placing it; this takes a few seconds.",
         State.SCHEDULED: _until_start(booking, ctx.now),
-        State.ACTIVE: f"{_left(booking, ctx.now)} {_absence(booking, ctx)}".strip(),
+        State.ACTIVE: _running_note(booking, ctx),
         State.PAUSED: paused_words(booking, ctx.pauses, ctx),
     }
     return sayings.get(state, "")
@@ -159,6 +159,36 @@ def _borrowed_part(borrowed: int, every: int) -> str:
 def _until_start(booking: Booking, now: datetime) -> str:
     seconds = (booking.planned_starts - now).total_seconds() if booking.planned_starts else 0.0
     return f"In {length_words(seconds)}." if seconds > 0 else "Starts as soon as its devices are empty."
+
+
+def _running(booking: Booking, ctx: PageContext) -> str:
+    """Returns until when it runs: the planned pause, if there is one."""
+    pause = ctx.planned_pauses.get(booking.id)
+    if pause is not None:
+        return f"Pauses about {moment_words(pause.at, ctx.zone, ctx.now)}"
+    ends = booking.planned_ends
+    return f"Running until {moment_words(ends, ctx.zone, ctx.now) if ends else 'soon'}"
+
+
+def _running_note(booking: Booking, ctx: PageContext) -> str:
+    rest = _pause_to_come(booking, ctx) or _left(booking, ctx.now)
+    return f"{rest} {_absence(booking, ctx)}".strip()
+
+
+def _pause_to_come(booking: Booking, ctx: PageContext) -> str:
+    """Returns what it is to be paused for and what happens to the rest; empty without such a plan."""
+    pause = ctx.planned_pauses.get(booking.id)
+    if pause is None or booking.planned_ends is None:
+        return ""
+    who = pause.label or "A higher-priority booking"
+    rest = length_words((booking.planned_ends - pause.at).total_seconds())
+    ends = moment_words(booking.planned_ends, ctx.zone, ctx.now)
+    if booking.starts is not None:
+        return f"{who} needs its GPUs then. It resumes if GPUs are free before {ends}."
+    return (
+        f"{who} needs its GPUs then. The last {rest} run as soon as GPUs are free again; "
+        f"without a pause it ends {ends}."
+    )
 
 
 def _left(booking: Booking, now: datetime) -> str:

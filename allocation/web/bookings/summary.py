@@ -175,7 +175,7 @@ def booking_summary(
 
 def _no_later(booking: Booking, ctx: PageContext) -> str:
     """Returns why it can't end later than it does now, which may be later than it was asked for."""
-    if ctx.ends or not ctx.no_later or booking.planned_ends is None:
+    if ctx.ends or not ctx.no_later or booking.planned_ends is None or booking.id in ctx.planned_pauses:
         return ""
     return f"Can't end after {moment_words(booking.planned_ends, ctx.zone, ctx.now)}: {ctx.no_later}"
 
@@ -278,7 +278,7 @@ def _check(booking: Booking, check: StartCheck, ctx: PageContext) -> Check:
         blocks=blocks or is_behind,
         is_open=check.passed is None and not is_behind,
         sentences=sentences or (_fine(booking, check, ctx),),
-        frees=_frees(reasons, ctx) if blocks else "",
+        frees=_frees(reasons, booking.expected_start, ctx) if blocks else "",
     )
 
 
@@ -305,11 +305,14 @@ def _places_words(booking: Booking, ctx: PageContext) -> str:
     return f"Enough GPUs are planned for it together from its start, {starts}."
 
 
-def _frees(reasons: Sequence[Mapping[str, Any]], ctx: PageContext) -> str:
-    times = [reason["frees_at"] for reason in reasons if reason.get("frees_at")]
+def _frees(reasons: Sequence[Mapping[str, Any]], starts: datetime | None, ctx: PageContext) -> str:
+    """Returns when the reasons end: by the planned start, because a pause can end them earlier."""
+    times = [datetime.fromisoformat(each["frees_at"]) for each in reasons if each.get("frees_at")]
     if not times:
         return ""
-    return moment_words(max(datetime.fromisoformat(time) for time in times), ctx.zone, ctx.now)
+    last = max(times)
+    is_sooner = starts is not None and ctx.now < starts < last
+    return moment_words(starts if starts is not None and is_sooner else last, ctx.zone, ctx.now)
 
 
 def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:

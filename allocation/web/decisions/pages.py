@@ -20,6 +20,7 @@ from allocation.queries.decisions.decisions import (
     ChangedBooking,
     DecisionFacts,
     changed_bookings,
+    decision_changes,
     decision_facts,
     decisions_latest,
     replay_latest,
@@ -131,6 +132,17 @@ def _frees(stored: dict[str, Any], zone: tzinfo, now: datetime) -> str:
 
 
 SHOWN = 50
+NAMED = 3
+"""Bookings that a row of the list names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A decision with what it changed of the reader's first bookings; `more` are not shown."""
+
+    facts: DecisionFacts
+    events: tuple[BookingEvent, ...]
+    more: int
 
 
 @require_GET
@@ -139,7 +151,12 @@ def decisions(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Lists the decisions that changed bookings of the reader; `before` pages."""
     before = whole_number(request.GET.get("before", ""))
     found = decisions_latest(actor, most=SHOWN + 1, before=before)
-    rows = [(facts, count) for number, count in found[:SHOWN] if (facts := decision_facts(number))]
+    changes = decision_changes(actor, [number for number, _ in found[:SHOWN]])
+    rows = [
+        DecisionRow(facts, tuple(changes[number][:NAMED]), max(0, count - NAMED))
+        for number, count in found[:SHOWN]
+        if number in changes and (facts := decision_facts(number))
+    ]
     context = {
         "rows": rows,
         "base": f"/t/{actor.tenant_slug}/decisions",
@@ -210,11 +227,16 @@ def _shown(request: HttpRequest) -> Iterator[None]:
 def _page(request: HttpRequest, facts: DecisionFacts, actor: Actor | None, base: str) -> HttpResponse:
     now, zone = timezone.now(), timezone.get_current_timezone()
     changed = changed_bookings(facts.id, actor)
-    lines = decision_lines(changed.lines, facts.id, zone, now, actor)
+    # What keeps its plan is only counted, unless nothing else is left of the decision.
+    differs = [each for each in changed.lines if each.events or each.moved]
+    shown = differs or changed.lines
+    lines = decision_lines(shown, facts.id, zone, now, actor)
+    kept = len(changed.lines) - len(shown)
     context: dict[str, Any] = {
         "decision": facts,
         "lines": list(lines),
-        "total": changed.total,
+        "total": changed.total - kept,
+        "kept": kept,
         "more": changed.total - len(changed.lines),
         "replay": replay_latest(facts.id),
         "base": base,

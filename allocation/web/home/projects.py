@@ -33,6 +33,7 @@ from allocation.queries.bookings.money.spending import (
     spend_by_tier,
 )
 from allocation.queries.bookings.money.statements import StatementOf
+from allocation.queries.bookings.planned_pauses import PlannedPause, planned_pauses
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.web.home.remedies import remedies_of
@@ -40,7 +41,7 @@ from allocation.web.money.budget_chart import days_address
 from allocation.web.money.budget_page import label_fields
 from allocation.web.money.forecasts import missing_words, range_words
 from allocation.web.parts.burndown import Burndown, burndown
-from allocation.web.parts.times import dated
+from allocation.web.parts.times import moment
 from billing.queries import project_budget
 from billing.rules import Period, money_text, rest_in_cents
 from billing.web.budget_bar import BudgetBar, budget_bar
@@ -49,7 +50,6 @@ from tenants.access import Actor, access_project
 from tenants.models import GpuClass, Project, Role
 from tenants.platform.errors import Refused
 from tenants.platform.labels import labels_read
-from tenants.platform.nouns import unit_noun
 from tenants.services import gpus_text, project_labels_set
 from tenants.web.frame import tenant_page
 from tenants.web.parts import counted
@@ -62,7 +62,7 @@ ABOUT: Mapping[str | None, str] = {PlannedStrength.FIRM: "", PlannedStrength.GUA
 
 @dataclass(frozen=True, slots=True)
 class QuotaBar:
-    """A bar for `parts/quota.html`, in percent of the page's common scale."""
+    """A bar for `parts/quota.html`, in percent of the class's own scale."""
 
     name: str
     note: str
@@ -105,6 +105,7 @@ class IdleMoney:
 
     cost: str
     note: str
+    detail: str
     energy: str
 
 
@@ -151,7 +152,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
         "project": found,
         "money": money_card(money, actor.tenant_slug) if money else None,
         "quotas": quota_bars(quota_of(project=found, now=now)),
-        "bookings": booking_rows(open_bookings(project=found)),
+        "bookings": booking_rows(open_bookings(project=found), now),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
         "phases": open_counts(project=found),
         "who": _who(len(members), len(programs)),
@@ -186,38 +187,36 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
     co2 += "" if use.energy_cost is None else f", {money_text(use.energy_cost, 'EUR')} of electricity"
     return IdleMoney(
         cost=money_text(use.unused_cost, "EUR"),
-        note=f"in {IDLE_DAYS} days: {use.unused_share} had no process or were below {IDLE_PERCENT} "
-        f"% busy; {use.coverage}",
+        note=f"in {IDLE_DAYS} days: without a process, or under {IDLE_PERCENT} % busy",
+        detail=f"{use.unused_share}; {use.coverage}",
         energy=f"{use.kwh:,.1f} kWh{co2}",
     )
 
 
 def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
-    """Returns bars on one scale, so that lengths compare between classes."""
-    top = max((max(line.used, line.guaranteed, line.limit or 0) for line in lines), default=0)
-    return [_quota(line, top or UNITS_PER_GPU) for line in lines]
+    """Returns a bar for each class on a scale of its own: cores would make the bars of GPUs stubs."""
+    return [_quota(line, max(line.used, line.guaranteed, line.limit or 0) or UNITS_PER_GPU) for line in lines]
 
 
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
-    used, unit = gpus_text(line.used), unit_noun(line.gpu_class)
-    whose = "tenant limit" if line.of_tenant else "limit"
+    used = gpus_text(line.used)
     at_times = "a limit at this time of the week or year"
     notes = []
     if line.guaranteed:
         notes.append(f"{gpus_text(line.guaranteed)} guaranteed")
     if line.limit is None:
-        words = f"{counted(used, unit)}, no limit"
+        words = f"{counted(used, line.noun)}, no limit"
     else:
-        words = f"{used} of {counted(gpus_text(line.limit), unit)}"
+        words = f"{used} of {counted(gpus_text(line.limit), line.noun)}"
         if line.is_dated:
             notes.append(at_times)
         if line.of_tenant:
-            notes.append(f"{whose}, your tenant uses {gpus_text(line.tenant_used)}")
+            notes.append(f"limit of the organisation, which uses {gpus_text(line.tenant_used)}")
     if line.borrowed:
         own = gpus_text(line.used - line.borrowed)
         notes.append(f"{own} own + {gpus_text(line.borrowed)} borrowed")
     if line.lent:
-        notes.append(f"{gpus_text(line.lent)} lent to other tenants")
+        notes.append(f"{gpus_text(line.lent)} lent to other organisations")
     lent = min(line.lent, max(0, line.guaranteed - line.used))
     return QuotaBar(
         name=line.label,
@@ -277,11 +276,15 @@ def _shares(shares: Sequence[SpendShare], currency: str) -> list[ShareBar]:
     ]
 
 
-def booking_rows(bookings: Sequence[Booking]) -> list[BookingRow]:
+def booking_rows(bookings: Sequence[Booking], now: datetime) -> list[BookingRow]:
     """Returns rows with texts, classes by their labels."""
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     estimates = estimated_starts(bookings)
-    return [_row(booking, labels, estimates.get(booking.id)) for booking in bookings]
+    pauses = planned_pauses(bookings, now)
+    return [
+        _row(booking, labels, _when(booking, estimates.get(booking.id), pauses.get(booking.id), now))
+        for booking in bookings
+    ]
 
 
 def _who(people: int, programs: int) -> str:
@@ -290,12 +293,12 @@ def _who(people: int, programs: int) -> str:
     return f"{first} and {counted(programs, 'service account')}" if programs else first
 
 
-def _row(booking: Booking, labels: Mapping[str, str], estimate: datetime | None) -> BookingRow:
+def _row(booking: Booking, labels: Mapping[str, str], when: str) -> BookingRow:
     return BookingRow(
         booking=booking,
         who=booking.owner.display_name,
         what=_what(booking, labels),
-        when=_when(booking, estimate),
+        when=when,
         cost=money_text(rest_in_cents(booking.hold_amount, booking.settled), booking.currency),
     )
 
@@ -314,20 +317,23 @@ def _what(booking: Booking, labels: Mapping[str, str]) -> str:
     return f"{ask.count} × {shape}"
 
 
-def _when(booking: Booking, estimate: datetime | None) -> str:
-    """Returns the end of a running booking, else the start: `by` for one that can only be earlier,
-    ≈ for an expected one. `estimate` is the earliest start of a booking that waits for others."""
+def _when(booking: Booking, estimate: datetime | None, pause: PlannedPause | None, now: datetime) -> str:
+    """Returns the planned pause or end of a running booking, else the start: `by` for one that can only
+    be earlier, ≈ for an expected one. `estimate` is the earliest start of a booking that waits for
+    others."""
+    if pause is not None:
+        return f"pauses about {moment(pause.at, now)}"
     if booking.state in ON_HARDWARE and booking.planned_ends:
-        return f"until {dated(booking.planned_ends)}"
+        return f"until {moment(booking.planned_ends, now)}"
     starts = booking.expected_start or booking.starts
     if starts is None and estimate is not None:
-        return f"not before {dated(estimate)}"
+        return f"not before {moment(estimate, now)}"
     if starts is None:
         return "not planned yet"
     if booking.state == State.AWAITING_APPROVAL and booking.expected_start is not None:
-        return f"by {dated(starts)} if approved"
+        return f"by {moment(starts, now)} if approved"
     about = "" if booking.state == State.SCHEDULED else ABOUT.get(booking.planned_strength, "≈ ")
-    return f"{about}{dated(starts)}"
+    return f"{about}{moment(starts, now)}"
 
 
 urlpatterns = [path("t/<slug:tenant>/p/<slug:slug>", project, name="project")]

@@ -55,7 +55,7 @@ def home_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     effects = budgets_in_force(actor, projects, now)
     names: dict[UUID | None, Project] = {project.id: project for project in projects}
     context = {
-        "running": [booking_row(row, ctx) for row in own_bookings_next(actor, count=NEXT)],
+        "running": booking_rows(own_bookings_next(actor, count=NEXT), ctx),
         "waiting": booking_rows(own_bookings_waiting(actor, count=NEXT), ctx),
         "stopped": [booking_row(row, ctx) for row in own_bookings_failed(actor, since=now - RECENT)],
         "money": [_money(effect, names[effect.project_id]) for effect in effects],

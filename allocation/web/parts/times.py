@@ -38,6 +38,11 @@ def dated(value: datetime | None) -> str:
     return date_words(value, timezone.get_current_timezone()) if value else ""
 
 
+def day_words(moment: datetime, zone: tzinfo) -> str:
+    """`Tue 17 Nov`, also for today; `Tue 17 Nov 2027` in another year."""
+    return date_words(moment, zone).removesuffix(f" {clock(moment, zone)}")
+
+
 def date_words(moment: datetime, zone: tzinfo) -> str:
     """`Tue 17 Nov 09:30`, also for today; `Tue 17 Nov 2027 09:30` in another year."""
     local = moment.astimezone(zone)

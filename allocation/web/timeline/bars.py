@@ -51,8 +51,8 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
     left, width = _stretch(look, block.starts, block.ends)
     whose = "yours" if block.kind == "mine" else booking.project
     shape = _shape(block)
-    until = f"until {clock(block.ends, look.span.zone)}"
-    until = f"pause expected, {until}" if block.paused_at_end else until
+    word = "pauses about" if block.paused_at_end else "until"
+    until = f"{word} {clock(block.ends, look.span.zone)}"
     sub = _sub(booking.project if block.kind == "project" else until, origin, width)
     name = ", ".join(
         (

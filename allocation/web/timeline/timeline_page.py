@@ -206,7 +206,9 @@ def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, A
                 ("Month", "month", view == "month"),
             )
         ],
-        "classes": [
+        "classes": [_choice("Back to all GPUs", address.link(view="", gpu="", from_=""), on=False)]
+        if view == "gpu"
+        else [
             _choice("All GPUs", address.link(class_=""), on=not gpu_class),
             *(
                 _choice(label, address.link(class_=slug), on=slug == gpu_class)
@@ -216,7 +218,7 @@ def bar_context(address: Address, span: Span, timeline: Timeline) -> dict[str, A
         "frees": []
         if wide
         else [
-            _choice(f"Free for {count} h", address.link(free="" if key == free else key), on=key == free)
+            _choice(f"Free {count} h", address.link(free="" if key == free else key), on=key == free)
             for key, count in hours.items()
         ],
     }

@@ -1,6 +1,8 @@
 """The inbox of notifications, and the page on which people choose them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import groupby
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -64,6 +66,11 @@ ICONS = {
 }
 
 
+# Entries of a type on a day that become one line, and names in it.
+FEWEST = 3
+MOST_NAMED = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A row of the inbox."""
@@ -71,6 +78,26 @@ class Entry:
     of: Notification
     icon: str
     is_urgent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Entries of one type on a day, as one line: `Starts (7)` with the names of what they are about."""
+
+    title: str
+    names: str
+    icon: str
+    unread: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of the inbox: first what is urgent and what is alone, then the groups."""
+
+    on: date
+    entries: tuple[Entry, ...]
+    groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +126,7 @@ def inbox_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         scope=f"inbox:{actor.tenant_id}:{actor.user_id}",
     )
     days = [
-        (day, [_entry(each) for each in entries])
+        _day(day, [_entry(each) for each in entries])
         for day, entries in groupby(found, key=lambda each: timezone.localtime(each.at).date())
     ]
     unread = rows.filter(read=None).count()
@@ -195,6 +222,31 @@ def _all_read(actor: Actor) -> str:
 def _entry(row: Notification) -> Entry:
     kind = TYPE_OF_KIND.get(row.kind)
     return Entry(row, ICONS.get(kind.name if kind else "", "bell"), row.kind in URGENT)
+
+
+def _day(on: date, entries: Sequence[Entry]) -> Day:
+    """The entries of a day; FEWEST of a type or more are one line, unless they are urgent."""
+    of_type: dict[str, list[Entry]] = {}
+    for entry in entries:
+        kind = TYPE_OF_KIND.get(entry.of.kind)
+        if kind is not None and not entry.is_urgent:
+            of_type.setdefault(kind.name, []).append(entry)
+    groups = [_group(TYPES[name], rows) for name, rows in of_type.items() if len(rows) >= FEWEST]
+    grouped = {entry.of.id for group in groups for entry in group.entries}
+    alone = [entry for entry in entries if entry.of.id not in grouped]
+    return Day(on, tuple(sorted(alone, key=lambda each: not each.is_urgent)), tuple(groups))
+
+
+def _group(kind: NotificationType, entries: Sequence[Entry]) -> Group:
+    names = [each.of.title.removesuffix(kind.outcomes[each.of.kind]).strip() for each in entries]
+    more = len(names) - MOST_NAMED
+    return Group(
+        title=f"{kind.label} ({len(entries)})",
+        names=", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else ""),
+        icon=entries[0].icon,
+        unread=sum(each.of.read is None for each in entries),
+        entries=tuple(entries),
+    )
 
 
 def _save(actor: Actor, form: QueryDict) -> str:

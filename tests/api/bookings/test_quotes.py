@@ -96,7 +96,7 @@ def test_a_risk_that_nobody_knows_is_no_number(site: Site) -> None:
     client.force_login(site.people["researcher"])
     address = {"q": "1 h100 2h", "project": "folding", "tier": "spot"}
     page = flat(client.get("/t/helix/book", address).content.decode())
-    assert "pause risk unknown" in page
+    assert "pause risk not known" in page
     assert "assuming" not in page
 
 

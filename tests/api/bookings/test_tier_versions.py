@@ -186,7 +186,7 @@ def test_an_exception_lifts_each_rule_of_a_tier_for_the_person_who_asked(site: S
     page.force_login(site.people["researcher"])
     shown = page.get("/t/helix/overrides").content.decode()
     assert "Starts of Spot outside its hours" in shown
-    assert "20m shorter than Spot demands" in shown
+    assert "20 min shorter than Spot demands" in shown
     form = page.get("/t/helix/overrides", hours).content.decode()
     assert '<input type="hidden" name="amount" value="1">' in form
     too_many = {**hours, "amount": "2"}

@@ -102,7 +102,7 @@ def test_a_tier_beyond_the_planning_horizon_says_so(site: Site) -> None:
         said(site.operator.put("tiers/gold", {**TERMS, "advance_seconds": days * day})) for days in (28, 365)
     )
     assert (inside["hint"], beyond["advance_seconds"]) == ("", 365 * day)
-    assert beyond["hint"].startswith("The policy plans no booking more than 28d ahead")
+    assert beyond["hint"].startswith("The policy plans no booking more than 28 days ahead")
     assert said(site.viewer.get("tiers/gold"))["hint"] == beyond["hint"]
 
 

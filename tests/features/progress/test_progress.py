@@ -3,15 +3,18 @@
 import re
 from datetime import timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from allocation.features.progress import page as page_of_progress
 from allocation.features.progress.models import Progress
 from allocation.models import Booking
 from allocation.rules.states import State
+from allocation.services.quotes.changes import LaterEnds
 from tests.api.builders import Site, said
 from tests.builders_allocation import a_booking
 from tests.roles import as_owner, as_system
@@ -132,7 +135,36 @@ def shown(site: Site, booking: Booking, who: str = "researcher") -> str:
     return flat(client.get(f"/t/helix/bookings/{booking.label}").content.decode())
 
 
-def test_the_page_shows_a_bar_and_offers_what_the_end_asks_for(site: Site, running: Booking) -> None:
+def possible(monkeypatch: pytest.MonkeyPatch, *hours: int, limit: str = "") -> None:
+    """The solver allows ends so many hours after the planned one, and says why none is later."""
+
+    def ends(*, booking: Booking, **_: object) -> LaterEnds:
+        assert booking.planned_ends is not None
+        return LaterEnds(tuple(booking.planned_ends + each * HOUR for each in hours), limit)
+
+    monkeypatch.setattr(page_of_progress, "later_ends", ends)
+
+
+def test_an_extension_that_is_not_possible_is_not_offered(
+    site: Site, running: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(site, running, step=0, of=1_000)
+    aged(running, timedelta(minutes=30))
+    sent(site, running, step=100)
+    possible(monkeypatch, limit="A higher-priority booking needs its GPUs.")
+    page = unescape(shown(site, running))
+    assert "Extend by" not in page
+    assert "It can't be extended now: A higher-priority booking needs its GPUs." in page
+    possible(monkeypatch, 1, limit="A higher-priority booking needs its GPUs.")
+    page = unescape(shown(site, running))
+    assert "Extend by 1 h, €6.00" in page
+    assert "It can't be extended further: A higher-priority" in page
+
+
+def test_the_page_shows_a_bar_and_offers_what_the_end_asks_for(
+    site: Site, running: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    possible(monkeypatch, 1, 2)
     assert "<h2>Progress</h2>" not in shown(site, running)
     sent(site, running, step=0, of=1_000, metrics={"loss": 0.25})
     aged(running, timedelta(minutes=30))

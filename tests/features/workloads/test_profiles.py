@@ -173,7 +173,7 @@ def test_the_pages_say_what_was_learnt_and_what_was_not_measured(site: Site) -> 
     dark = flat(client.get(f"{base}/workloads/{site.project.slug}/dark").content.decode())
     assert "No verdict: that needs 2 runs" in dark
     card = flat(client.get(f"{base}/bookings/{booking.label}").content.decode())
-    assert "Runs before on 1 × " in card
+    assert "Earlier runs on 1 × " in card
     answer = client.post(f"{base}/bookings/{booking.label}/workload", {"name": "folding"})
     assert answer.status_code == 302
     assert client.get(f"{base}/workloads/{site.project.slug}/folding").status_code == 200

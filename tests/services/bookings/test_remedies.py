@@ -154,7 +154,7 @@ def test_the_horizon_of_the_policy_refuses_at_once_whatever_the_tier_allows(lab:
         Tier.objects.update(advance_seconds=365 * 86_400)
     found = refused(lab, an_ask(starts=NOW + 100 * DAY + 3 * HOUR))
     assert found.code == "advance_window"
-    assert "no booking more than 28d ahead" in found.sentence
+    assert "no booking more than 28 days ahead" in found.sentence
     assert named(found, "starts") == [(NOW + 27 * DAY + 3 * HOUR).isoformat()]
     assert named(found, "tier") == [], "they are refused alike"
     with as_system():
@@ -480,7 +480,7 @@ def test_no_exception_is_named_that_the_horizon_or_the_largest_one_refuses(lab: 
 
 def test_a_length_is_named_exactly() -> None:
     lengths = (36 * HOUR, 48 * HOUR, 50 * HOUR, 50 * HOUR + timedelta(minutes=20))
-    assert [length_text(each) for each in lengths] == ["36 h", "2 days", "50 h", "2d 2h 20m"]
+    assert [length_text(each) for each in lengths] == ["36 h", "2 days", "50 h", "2 d 2 h 20 min"]
 
 
 @pytest.mark.parametrize("sevenths", range(1, 8))

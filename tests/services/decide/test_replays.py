@@ -57,7 +57,9 @@ def test_a_decision_is_explained_and_replayed(plant: Plant, client: Client) -> N
         lines = list(decision_lines(changed, number, UTC, plant.now, helix.actor))
     assert lines[-1].reasons or lines[-1].holders
     assert f'href="{path}"' in client.get(f"/t/helix/bookings/{waiting.label}").content.decode()
-    assert 'href="/t/helix/decisions/' in client.get("/t/helix/decisions").content.decode()
+    listed = client.get("/t/helix/decisions").content.decode()
+    for href in ("decisions/", f"bookings/{waiting.label}"):
+        assert f'href="/t/helix/{href}' in listed
     assert client.get("/t/helix/decisions/999999").status_code == 404
 
     client.post(f"{path}/replay")

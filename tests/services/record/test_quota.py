@@ -181,7 +181,7 @@ def test_a_borrower_is_told_when_the_lender_asks_and_when_that_is_over(real_db: 
         request = a_booking_request(helix.project, an_ask(3, hours=1), tier="flex")
         later = quote_make(actor=helix.actor, request=request, now=NOW + timedelta(minutes=1))
         (line,) = quota_of(project=helix.project, now=NOW + timedelta(minutes=2))
-    assert later.options[0].notes[0] == "2 own + 1 borrowed"
+    assert later.options[0].notes[0] == "1 of 3 borrowed: the owner can call that back"
     assert (line.used, line.borrowed) == (4 * UNITS_PER_GPU, 2 * UNITS_PER_GPU)
 
     with tenant_tx(north.tenant_id):
@@ -218,7 +218,7 @@ def test_a_quote_says_what_is_borrowed_and_offers_the_tier_that_may(real_db: Ser
         request = a_booking_request(helix.project, an_ask(4), tier="flex")
         found = quote_make(actor=helix.actor, request=request, now=NOW)
         assert [(o.tier, o.notes) for o in found.options if o.kind == "as_asked"] == [
-            ("flex", ("2 own + 2 borrowed",))
+            ("flex", ("2 of 4 borrowed: the owner can call that back",))
         ], "what is never paused is not offered what would be borrowed"
 
 
@@ -230,7 +230,7 @@ def test_a_quote_says_that_a_loan_that_nobody_can_pause_ends_at_its_time(real_db
         request = a_booking_request(helix.project, an_ask(4, hours=4), tier="standard")
         (option, *_) = quote_make(actor=helix.actor, request=request, now=NOW).options
     assert option.notes == (
-        "2 own + 2 borrowed",
+        "2 of 4 borrowed",
         "never paused, so it ends at its time; this tier borrows for at most 4 h in all, extensions included",
     )
     loan = requested_booking(helix, an_ask(4, hours=4), "standard")

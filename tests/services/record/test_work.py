@@ -160,7 +160,7 @@ def test_a_quote_offers_work_on_other_classes_for_longer(lab: Lab) -> None:
         assert (other.ends - other.starts, other.speed) == (timedelta(seconds=21_660), 332)
         assert other.price == Decimal("12.033333")
         assert other.request == "1 l40s 6h1m kind:training"
-        assert "0.33× as fast" in other.notes
+        assert "about 0.33 times as fast" in other.notes
         both = a_booking_request(lab.project, training(deadline=LATER + 9 * HOUR))
         best = quote_make(actor=lab.actor, request=both, now=LATER).options[0]
     assert (best.gpu_class, best.kind) == ("l40s", "as_asked"), "as the cycle would decide"

@@ -125,6 +125,9 @@ def test_a_waiting_booking_shows_six_checks_with_what_blocks_first() -> None:
     assert [check.blocks for check in story.checks] == [True, False, False, False, False, False]
     assert story.checks[0].frees == "today 14:30"
     assert story.headline == "Expected today 09:00"
+    # A pause frees them earlier than the end of what runs.
+    sooner = _change(booking, planned_starts=NOW + timedelta(hours=2), planned_ends=NOW + timedelta(hours=8))
+    assert _story(sooner).checks[0].frees == "today 12:00"
 
 
 def test_a_refused_booking_offers_what_would_work_as_one_click() -> None:

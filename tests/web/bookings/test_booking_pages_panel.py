@@ -281,6 +281,12 @@ def test_what_repeats_is_priced_for_all_its_dates_and_booked_with_one_button() -
     page = asked(member, q=SERIES_LINE)
     assert 'data-button="Book 3 dates for €28.80"' in page
     assert "Every day, 3 times: 3 dates" in page
+    understood = re.search(r"Understood:</b> ?([^<]*)", page)
+    assert understood is not None
+    assert re.fullmatch(
+        r"1 × H100 for 2 h, every day, 3 dates from \w{3} \d+ \w{3} to \w{3} \d+ \w{3}, each 09:00 – 11:00\.",
+        understood[1].strip(),
+    ), understood[1]
     page = _series_page(member)
     assert "3 of 3 dates" in page
     assert "€28.80 held" in page
@@ -373,7 +379,7 @@ def test_the_page_of_a_series_takes_all_dates_back_for_its_owner_only() -> None:
 @pytest.mark.django_db
 def test_an_option_says_its_chance_of_a_pause_and_what_was_counted() -> None:
     page = asked(panel_site(), q="1 h100 1h")
-    assert "pause risk unknown" in page
+    assert "pause risk not known" in page
     assert "too few past bookings to tell" in page
 
 
@@ -481,3 +487,14 @@ def test_the_cheapest_option_comes_first_where_the_line_asks_for_it() -> None:
     assert next(OPTION.finditer(chosen))[1].startswith("standard ")
     plain = asked(member, q="1 h100 1h", tier="standard")
     assert OPTION.search(plain)[1].startswith("standard ")  # type: ignore[index]
+
+
+@pytest.mark.django_db
+def test_a_start_that_is_too_far_ahead_has_the_latest_one_as_a_button_above_the_fields() -> None:
+    member = panel_site()
+    page = asked(member, q="1 h100 2h on 1 jan 2099 9:00")
+    assert "start at most 28 days from now; the latest start is" in page
+    assert re.search(r"data-example>See prices for \w{3} \d+ \w{3}( \d{4})? \d\d:\d\d</a>", page)
+    assert page.index("start at most 28 days") < page.index(
+        'id="f-class"' if 'id="f-class"' in page else "<fieldset"
+    )

@@ -111,7 +111,7 @@ REFUSED: tuple[tuple[dict[str, str], str], ...] = (
     ({"length": "purple"}, "Enter a duration, such as 6h or 1h30m."),
     ({"count": "0"}, "The count must be between 1 and 512."),
     ({"starts": ""}, "Enter a date and a time."),
-    ({"starts": "9999-12-31T23:59"}, "d from now"),
+    ({"starts": "9999-12-31T23:59"}, "days from now"),
     ({"length": "9d"}, "may last"),
     ({"tier": "gold"}, "There is no such tier."),
     ({"pin": "nowhere"}, "nowhere"),

@@ -45,10 +45,10 @@ def test_a_card_says_both_starts_where_they_differ() -> None:
 
 
 def test_the_project_page_names_the_start_that_is_held_as_the_latest() -> None:
+    held = datetime(2026, 12, 5, 18, tzinfo=UTC)
     with timezone.override(UTC):
-        assert _when(asked(datetime(2026, 12, 5, 18, tzinfo=UTC), NOW), None).startswith("by Sat 5 Dec")
-        assert _when(asked(datetime(2026, 12, 5, 18, tzinfo=UTC), NOW), None).endswith(" 18:00 if approved")
-        assert _when(asked(None, None), None) == "not planned yet"
-        assert _when(asked(None, None), datetime(2099, 1, 2, 3, tzinfo=UTC)) == (
+        assert _when(asked(held, NOW), None, None, NOW) == "by Sat 5 Dec 18:00 if approved"
+        assert _when(asked(None, None), None, None, NOW) == "not planned yet"
+        assert _when(asked(None, None), datetime(2099, 1, 2, 3, tzinfo=UTC), None, NOW) == (
             "not before Fri 2 Jan 2099 03:00"
         )

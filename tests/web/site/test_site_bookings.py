@@ -157,7 +157,7 @@ def test_operators_see_what_each_tenant_has_and_uses(two: Two) -> None:
     # An eighth of the memory, and a seventh of a GPU in quotas: pages say the same.
     fleet = _fleet_of(two.other)
     assert figures_of(fleet)["in-use", "", ""] == "1.143"
-    assert "by memory, of all tenants; your quotas count" in flat(fleet)
+    assert "by memory, of all organisations; your quotas count" in flat(fleet)
     with as_system():
         held = Transfer.objects.filter(tenant=own, kind="hold", end=None)
         total = held.aggregate(sum=Sum("amount"))["sum"]

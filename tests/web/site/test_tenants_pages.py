@@ -308,7 +308,7 @@ def test_an_operator_makes_a_tier_that_all_can_read(operator: Client, tenant: Te
     reader.force_login(a_member(a_project(tenant), "viewer").user)
     text = _text(reader.get("/t/own/tiers").content)
     assert "Runs while others sleep." in text
-    assert "1h 30m" in text
+    assert "1 h 30 min" in text
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_a_tier_says_what_giving_up_late_costs(operator: Client, tenant: Tenant)
     reader = Client()
     reader.force_login(a_member(a_project(tenant), "viewer").user)
     shown = _text(reader.get("/t/own/tiers").content)
-    assert "GPUs that are given up less than 2h before cost 50 %" in shown
+    assert "GPUs that are given up less than 2 h before cost 50 %" in shown
 
 
 def test_a_new_tier_never_overwrites_an_old_one(operator: Client) -> None:

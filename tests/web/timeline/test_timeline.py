@@ -216,7 +216,7 @@ def test_what_runs_ends_on_all_its_gpus_where_a_waiting_booking_is_planned_in_it
     assert (bar.title, bar.ends) == ("runs", (NOW + timedelta(hours=2)).timestamp())
     assert "GPU 0–1" in bar.name
     assert bar.name.endswith("a pause is expected at its end")
-    assert "pause expected, until 12:00" in bar.sub
+    assert "pauses about 12:00" in bar.sub
 
 
 def test_a_booking_given_back_early_ends_where_it_really_ended() -> None:

@@ -88,6 +88,8 @@ class QuotaUse:
     lent: int
     is_dated: bool = False
     """A limit at some times applies now, instead of the usual one."""
+    noun: str = "GPU"
+    """What a unit of the class is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,7 @@ def _quota_line(
     return QuotaUse(
         gpu_class=gpu_class.slug,
         label=gpu_class.label,
+        noun=gpu_class.noun,
         used=used,
         guaranteed=mine.guaranteed_units if mine else 0,
         limit=own_limit if own_limit is not None else above.limit_units if above else None,

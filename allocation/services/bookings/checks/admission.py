@@ -34,7 +34,7 @@ from tenants.platform.coded import coded
 from tenants.platform.errors import Refused
 from tenants.platform.nouns import about_cores
 from tenants.platform.text import whole_number
-from tenants.services.input_values import seconds_text
+from tenants.services.input_values import seconds_words
 
 # A window may begin this much in the past: people type, and networks take time.
 START_TOLERANCE = timedelta(seconds=1)
@@ -290,11 +290,8 @@ def _deadline_check(deadline: datetime, earliest_end: datetime, use: TierUse) ->
 
 
 def length_text(length: timedelta) -> str:
-    """Returns a length as `36 h` or `3 days`, or exactly, as `2d 2h 20m`."""
-    hours, rest = divmod(int(length.total_seconds()), 3600)
-    if rest:
-        return seconds_text(int(length.total_seconds()))
-    return f"{hours // 24} days" if hours >= 48 and not hours % 24 else f"{hours} h"
+    """Returns a length as `36 h` or `3 days`, or exactly, as `2 d 2 h 20 min`."""
+    return seconds_words(int(length.total_seconds()))
 
 
 def pin_resolve(ask: AskDocument) -> AskDocument:

@@ -18,7 +18,7 @@ from allocation.words.refusals import refusal_text
 from tenants.models import Membership, Project, Role, Tier, User
 from tenants.platform.errors import Refused
 from tenants.rules.moments import instant_text
-from tenants.services.input_values import seconds_text
+from tenants.services.input_values import seconds_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def shortest_check(use: TierUse, seconds: int) -> None:
     if override_for(Override.Kind.SHORTER, need, use.now) is None:
         raise refusal(
             "shorter_than_tier",
-            refusal_text("shorter_than_tier", tier=use.tier.name, shortest=seconds_text(least.value or 0)),
+            refusal_text("shorter_than_tier", tier=use.tier.name, shortest=seconds_words(least.value or 0)),
             "invalid",
             "request",
             owner=least.owner,
@@ -177,7 +177,7 @@ def _lead_check(use: TierUse, ahead: int, not_before: datetime) -> None:
             raise far if is_planned else replace(far, more={})
     if horizon is not None and not is_planned:
         far = _too_far(use, Limit(horizon, "operator"), not_before)
-        sentence = refusal_text("beyond_horizon", horizon=seconds_text(horizon))
+        sentence = refusal_text("beyond_horizon", horizon=seconds_words(horizon))
         raise replace(far, sentence=sentence, more={})
 
 
@@ -217,7 +217,7 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
     if hours is not None and not hours.has(earliest) and not _lifted(Override.Kind.START_HOURS, use):
         earliest = hours.following(earliest) or earliest
     shown = instant_text(earliest, _zone_of_reader(use), use.now)
-    facts = {"lead": seconds_text(least.value or 0), "earliest": shown}
+    facts = {"lead": seconds_words(least.value or 0), "earliest": shown}
     return refusal(
         "too_soon",
         refusal_text("too_soon", tier=use.tier.name, **facts),
@@ -239,13 +239,19 @@ def _zone_of_reader(use: TierUse) -> ZoneInfo:
 
 def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
     """Returns the refusal, with the last start at the same time of the day within the limit."""
-    days, latest = seconds_text(most.value or 0), use.now + timedelta(seconds=most.value or 0)
-    same_hour = _same_hour_by(starts, latest, _zone_of_reader(use))
+    days, latest = seconds_words(most.value or 0), use.now + timedelta(seconds=most.value or 0)
+    zone = _zone_of_reader(use)
+    same_hour = _same_hour_by(starts, latest, zone)
     latest = same_hour if same_hour > use.now else latest.replace(second=0, microsecond=0)
     over = int((starts - use.now).total_seconds()) - (most.value or 0)
     return refusal(
         "advance_window",
-        refusal_text("advance_window", tier=use.tier.name, ahead=days),
+        refusal_text(
+            "advance_window",
+            tier=use.tier.name,
+            ahead=days,
+            latest=instant_text(latest, zone, use.now),
+        ),
         "invalid",
         "request",
         owner=most.owner,

@@ -19,7 +19,7 @@ from allocation.points import Advice, WorkRate
 from allocation.points.arrays import arrays
 from allocation.queries.bookings.bookings import quota_at
 from allocation.queries.fleet.catalogue import ask_catalogue
-from allocation.rules.ask import MAX_TEXT_LENGTH, parse_ask
+from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.start_range import StartRange
 from allocation.rules.workload_names import LABEL, workload_slug
@@ -30,7 +30,7 @@ from allocation.services.bookings.requests import ArrayRequest, BookingRequest
 from allocation.services.bookings.series import Repeat, Window, series_request
 from allocation.services.quotes.quote_options import GroupLine, QuoteOption
 from allocation.services.quotes.quotes import Quote
-from allocation.web.bookings.earlier_options import percent_words
+from allocation.web.bookings.earlier_options import risk_words
 from allocation.web.bookings.request_panel.array_form import ArraySaid, array_said
 from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
@@ -100,7 +100,7 @@ def options_context(
         "asks_hook": quote.asks_hook,
         "learnt": _learnt(quote, labels, now),
         "diverted": quote.diverted,
-        "advice": [_advice(each, quote.workload, actor, project) for each in quote.advice],
+        "advice": [_advice(each, quote.workload, actor, project, labels) for each in quote.advice],
         "price_until": quote.expires,
         "price_lock": quote.lock,
         "effect": _effect(quote, repeats),
@@ -111,18 +111,27 @@ def options_context(
     return found
 
 
-def _advice(advice: Advice, workload: str, actor: Actor, project: Project) -> dict[str, str]:
+def _advice(
+    advice: Advice, workload: str, actor: Actor, project: Project, names: Mapping[str, str]
+) -> dict[str, str]:
     """Returns an advice in words, with its changed request and the address of its quote."""
     if advice.ask is None:
-        return {"sentence": advice.sentence, "link": advice.link, "text": "", "href": ""}
+        return {"sentence": advice.sentence, "link": advice.link, "label": "", "href": ""}
     text = document_text(advice.ask, zone_of(actor.time_zone))
     query = {"q": text, "project": project.slug, "work": workload, "labels": f"advice={advice.code}"}
     return {
         "sentence": advice.sentence,
         "link": advice.link,
-        "text": text,
+        "label": advice_label(advice.ask, names),
         "href": f"/t/{actor.tenant_slug}/book?{urlencode(query)}",
     }
+
+
+def advice_label(ask: AskDocument, names: Mapping[str, str]) -> str:
+    """`Rent a machine, up to €109.50`, or `See 1 × A100 80 GB for 1 h 19 min`."""
+    if ask.most_cost is not None:
+        return f"Rent a machine, up to {money_text(ask.most_cost, 'EUR')}"
+    return f"See {what_words(ask, names)} for {length_words(ask.duration)}"
 
 
 def _learnt(quote: Quote, labels: dict[str, str], now: datetime) -> str:
@@ -157,7 +166,8 @@ def _option(option: QuoteOption, actor: Actor, names: Names, now: datetime) -> d
         "may_move": option.sentence,
         "tier": tier.name if tier else option.tier,
         "never_paused": bool(tier and not tier.pausable),
-        "risk": percent_words(option.pause_risk) if option.pause_basis else "",
+        "risk": risk_words(option.pause_risk) if option.pause_basis else "",
+        "risk_known": option.pause_risk is not None,
         "basis": option.pause_basis,
         "what": _what(option, names),
         "lines": [_line(each, option.currency, names) for each in option.lines],

@@ -4,7 +4,7 @@ The same view serves a page (`/book?q=`), a fragment next to the timeline, and a
 JavaScript.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
@@ -74,7 +74,7 @@ from allocation.web.bookings.request_panel.series_form import (
     series_preview,
     series_text,
 )
-from allocation.web.parts.times import length_words
+from allocation.web.parts.times import date_words, length_words
 from allocation.words.refusals import coded_text, refusal_text
 from billing.models import Campaign
 from tenants.access import Actor, access_project
@@ -83,6 +83,7 @@ from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
 from tenants.services.sign_in.rate_limits import call_limit_check
 from tenants.web.frame import STATUS, tenant_page, zone_of
+from tenants.web.parts import counted
 
 EXAMPLES = ("2 h100 6h", "1g.10gb 2h now", "1 h100 tomorrow 9:00 for 8h")
 Named = TypeVar("Named", Project, Tier, Campaign)
@@ -172,13 +173,35 @@ def _with_requests(refusal: Refused, context: dict[str, Any], zone: ZoneInfo) ->
     if ask is None:
         return refusal
     rule: Recurrence | None = context["rule"]
-
     shown = with_lines(refusal, ask, zone, rule)
+    if not shown.alternatives and "latest" in shown.numbers:
+        return replace(
+            shown, alternatives=[_latest(ask, datetime.fromisoformat(shown.numbers["latest"]), zone)]
+        )
     texts = [
-        each if "tier" in each or "request" not in each else {"request": each["request"]}
+        each
+        if "tier" in each or "request" not in each
+        else {"request": each["request"], "words": _change_words(each, zone)}
         for each in shown.alternatives
     ]
     return replace(refusal, alternatives=texts)
+
+
+def _change_words(change: Mapping[str, Any], zone: ZoneInfo) -> str:
+    """`See prices for Mon 28 Dec 09:00`, `See prices of 2 dates from Mon 28 Dec 09:00`; empty for a
+    change of something else, which is shown as its line."""
+    if set(change) - {"request", "starts", "times", "rrule"} or "starts" not in change:
+        return ""
+    starts = date_words(datetime.fromisoformat(change["starts"]), zone)
+    if "times" not in change:
+        return f"See prices for {starts}"
+    return f"See prices of {counted(change['times'], 'date')} from {starts}"
+
+
+def _latest(ask: AskDocument, latest: datetime, zone: ZoneInfo) -> dict[str, str]:
+    """Returns the line of one booking at the latest start that its tier allows."""
+    text = document_text(replace(ask, starts=latest, not_before=None, deadline=None), zone)
+    return {"request": text, "words": f"See prices for {date_words(latest, zone)}"}
 
 
 def _too_often(refusal: Refused) -> dict[str, Any]:
@@ -321,7 +344,7 @@ def _understood(
     if ask is not None:
         found["ask"] = _soon(ask, now)
         labels = {entry.slug: entry.label for entry in catalogue.every_class}
-        found["understood"] = understood_words(ask, parsed, labels)
+        found["understood"] = understood_words(ask, parsed, labels, zone)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 from allocation.errors import AskError
 from allocation.rules.ask import (
@@ -19,8 +21,10 @@ from allocation.rules.ask.line.text import group_text, where_text
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Problem, Repair
 from allocation.rules.ask.words.times import duration_words
+from allocation.rules.recurrence import dates_of
 from allocation.rules.workload_names import workload_slug
 from allocation.web.bookings.summary import what_words
+from allocation.web.parts.times import clock, day_words
 from allocation.words.refusals import coded_text
 from tenants.platform.coded import coded
 from tenants.platform.labels import MAX_REFERENCE, MAX_TEXT
@@ -263,11 +267,34 @@ _SAID = frozenset(_SAID_TEXT.split())
 _TIMES = frozenset({"starts", "not_before", "deadline"})
 
 
-def understood_words(ask: AskDocument, parsed: Parsed, labels: Mapping[str, str]) -> str:
-    """`2 × H100 80 GB for 6 h, starts exactly Fri 27 Nov 22:00`."""
+_SERIES = frozenset({"starts", "day", "times", "until", "lasts"})
+"""What the dates of a series say."""
+
+
+def understood_words(ask: AskDocument, parsed: Parsed, labels: Mapping[str, str], zone: ZoneInfo) -> str:
+    """`2 × H100 80 GB for 6 h, starts exactly Fri 27 Nov 22:00`; of a series its dates."""
     shape = what_words(replace(ask, pin=()), labels)
     words = [f"{shape} for {duration_words(ask.duration)}"]
-    words += [part.meaning for part in parsed.parts if part.field not in _SAID]
+    dates = _dates_words(ask, parsed, zone)
+    unsaid = _SAID | _SERIES if dates else _SAID
+    words += [part.meaning for part in parsed.parts if part.field not in unsaid]
+    words += [dates] if dates else []
     if not _TIMES.intersection(part.field for part in parsed.parts):
         words.append("as soon as possible")
     return ", ".join(words)
+
+
+def _dates_words(ask: AskDocument, parsed: Parsed, zone: ZoneInfo) -> str:
+    """`4 dates from Wed 2 Dec to Mon 14 Dec, each 09:00 – 17:00`; empty without dates."""
+    if parsed.repeat is None or ask.starts is None:
+        return ""
+    try:
+        starts = dates_of(parsed.repeat, ask.starts, zone).starts
+    except AskError:
+        # The refusal of the series says why.
+        return ""
+    hours = f"{clock(ask.starts, zone)} – {clock(ask.starts + timedelta(seconds=ask.duration), zone)}"
+    first, last = (day_words(each, zone) for each in (starts[0], starts[-1]))
+    if len(starts) == 1:
+        return f"1 date, {first}, {hours}"
+    return f"{len(starts)} dates from {first} to {last}, each {hours}"
