@@ -22,13 +22,13 @@ from allocation.services.tiers.versions import (
     tier_version_set,
     tier_version_withdraw,
 )
-from allocation.web.parts.times import moment_words
+from allocation.web.parts.times import length_words, moment_words
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tier
 from tenants.platform.errors import Refused, invalid
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
-from tenants.services import seconds_read, seconds_text, whole_sent
+from tenants.services import seconds_read, whole_sent
 from tenants.web.frame import tenant_page, zone_of
 from tenants.web.parts import Field, counted
 
@@ -166,8 +166,8 @@ def _words(limits: TierLimits, version: TierVersion | None) -> list[str]:
 
 
 def _span(least: int | None, most: int | None, word: str) -> str:
-    longest = seconds_text(most or 0)
-    return f"{seconds_text(least)} to {longest} {word}" if least else f"up to {longest} {word}"
+    longest = length_words(most or 0)
+    return f"{length_words(least)} to {longest} {word}" if least else f"up to {longest} {word}"
 
 
 def _who(version: TierVersion) -> Iterator[str]:
@@ -202,14 +202,22 @@ def _form(
         "tier": field("tier", "Tier", value=slug, choices=[(t.slug, t.name) for t in tiers]),
         "audience": field("audience", "Who may use it", choices=TierVersion.Audience.choices),
         "bounds": "" if tier is None else "; ".join(_words(TierLimits(bounds_of(tier)), None)),
-        "limits": [field(name, label) for name, label in (SECONDS | NUMBERS).items()],
-        "hours": field("start_hours", "Hours of starts", f"Like Mon-Fri 8-18, in {actor.time_zone}."),
-        "starts": field("starts", "In force from", "Empty: at once.", type="date"),
+        "limits": [
+            *(field(name, label, placeholder="2h or 7d") for name, label in SECONDS.items()),
+            *(
+                field(name, label, placeholder="no limit", inputmode="numeric")
+                for name, label in NUMBERS.items()
+            ),
+        ],
+        "hours": field(
+            "start_hours", "Hours of starts", f"In {actor.time_zone}.", placeholder="Mon-Fri 8-18"
+        ),
+        "starts": field("starts", "In force from", "Empty: today.", type="date"),
         "checks": [
-            ("classes", "GPU classes, none: all", _checks(classes, typed.getlist("classes"))),
+            ("classes", "GPU classes (none ticked: all)", _checks(classes, typed.getlist("classes"))),
             (
                 "projects",
-                "Projects, none: all",
+                "Projects (none ticked: all)",
                 _checks(projects.values_list("slug", "name"), typed.getlist("projects")),
             ),
         ],
