@@ -207,7 +207,6 @@ def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:
 
 def _quota(line: QuotaUse, top: int) -> QuotaBar:
     used = gpus_text(line.used)
-    whose = "tenant limit" if line.of_tenant else "limit"
     at_times = "a limit at this time of the week or year"
     notes = []
     if line.guaranteed:
@@ -219,12 +218,12 @@ def _quota(line: QuotaUse, top: int) -> QuotaBar:
         if line.is_dated:
             notes.append(at_times)
         if line.of_tenant:
-            notes.append(f"{whose}, your tenant uses {gpus_text(line.tenant_used)}")
+            notes.append(f"limit of the organisation, which uses {gpus_text(line.tenant_used)}")
     if line.borrowed:
         own = gpus_text(line.used - line.borrowed)
         notes.append(f"{own} own + {gpus_text(line.borrowed)} borrowed")
     if line.lent:
-        notes.append(f"{gpus_text(line.lent)} lent to other tenants")
+        notes.append(f"{gpus_text(line.lent)} lent to other organisations")
     lent = min(line.lent, max(0, line.guaranteed - line.used))
     return QuotaBar(
         name=line.label,

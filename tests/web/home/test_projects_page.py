@@ -156,7 +156,7 @@ def test_without_a_limit_of_its_own_the_tenants_limit_is_named() -> None:
         (line,) = quota_of(project=member.project, now=NOW)
     (bar,) = quota_bars([line])
     assert bar.words == "0 of 8 GPUs"
-    assert bar.note == "tenant limit, your tenant uses 1"
+    assert bar.note == "limit of the organisation, which uses 1"
 
 
 @pytest.mark.parametrize(("units", "text"), [(56_000, "1"), (24_000, "0.429"), (0, "0"), (560_000, "10")])
