@@ -190,7 +190,9 @@ def _length(name: str, one: int | None, other: int | None) -> ComparedRow:
     shown = ["nothing began" if each is None else _words(each) for each in (one, other)]
     if one is None or other is None:
         return ComparedRow(name, shown[0], shown[1], "–")
-    sign = "+" if one >= other else "\u2212"
+    if one == other:
+        return ComparedRow(name, shown[0], shown[1], "0")
+    sign = "+" if one > other else "\u2212"
     return ComparedRow(name, shown[0], shown[1], f"{sign}{_words(abs(one - other))}")
 
 

@@ -226,6 +226,7 @@ def _use_words(statement: Statement) -> dict[str, str] | None:
         source = f"{use.assumed_kwh:,.1f} kWh of it assumed"
     return {
         "unused": f"{use.unused_hours:,.1f} GPU-hours",
+        "unused_share": f"{100 * use.unused_hours / use.hours:.0f} % of the measured hours",
         "unused_note": f"No process, or less than {IDLE_PERCENT} % busy: {use.unused_share}; {use.coverage}.",
         "cost": money_text(use.unused_cost, statement.currency),
         "energy": f"{use.kwh:,.1f} kWh",
