@@ -26,7 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from billing.models import Budget, Guardrail, Transfer
-from billing.rules import Period, cents_apart, units_text
+from billing.rules import Period, cents_of, units_text
 from tenants.models import Project
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.database.look import ASKED_AT
@@ -86,8 +86,10 @@ class BudgetFigures:
 
     @property
     def in_cents(self) -> "BudgetFigures":
-        """The figures for people: in cents, and spent, held and left still add up to the amount."""
-        spent, held, left = cents_apart([self.spent, self.held, self.left])
+        """The figures for people: in cents, and spent, held and left still add up to the amount. What is
+        spent is rounded by itself, as statements do it, so that all pages show the same cent."""
+        spent, held = cents_of(self.spent), cents_of(self.held)
+        left = cents_of(self.spent + self.held + self.left) - spent - held
         return replace(self, amount=spent + held + left, spent=spent, held=held, left=left)
 
     @property

@@ -1,7 +1,7 @@
 """The tenant's budgets as a tree, edited in place by its admins and the leads of projects."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -68,6 +68,7 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
         owner = _owner(actor, form)
         require_budget_right(actor, owner)
         terms = _terms(form)
+        before = _stored(owner, terms.period)
         with transaction.atomic():
             budget = budget_put(actor_id=actor.user_id, owner=owner, terms=terms, now=now)
             if "owner" in form:
@@ -80,9 +81,25 @@ def budgets(request: HttpRequest, actor: Actor) -> HttpResponse:
             return _page(request, actor, month, None, refusal)
         return _page(request, actor, month, _typed(form, refusal))
     figures = budget_figures_of([budget.id])[budget.id]
-    text = money_text(figures.amount, figures.currency)
-    messages.success(request, f"Budget of {figures.name} for {period_text(terms.period)} set to {text}.")
+    messages.success(request, _saved_words(before, figures))
     return redirect(f"{reverse('budgets', args=[actor.tenant_slug])}?month={month.starts:%Y-%m}")
+
+
+def _stored(owner: BudgetOwner, period: Period) -> BudgetFigures | None:
+    """The budget of exactly these days as it is; None if there is none yet."""
+    rows = Budget.objects.filter(**asdict(owner), starts=period.starts, ends=period.ends)
+    return next(iter(budget_figures_of(rows.values_list("id", flat=True)).values()), None)
+
+
+def _saved_words(before: BudgetFigures | None, now: BudgetFigures) -> str:
+    """What changed of a budget: its amount, its alert, or both."""
+    changed = []
+    if before is None or before.amount != now.amount:
+        changed.append(f"{money_text(now.amount, now.currency)}")
+    if before is not None and before.warn_percent != now.warn_percent:
+        changed.append(f"alert at {now.warn_percent} %")
+    said = ", ".join(changed) or "saved, amount and alert as before"
+    return f"Budget of {now.name}, {period_text(now.period)}: {said}."
 
 
 @require_POST

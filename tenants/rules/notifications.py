@@ -107,7 +107,7 @@ NOTIFICATION_TYPES = (
     ),
     NotificationType(
         "refused",
-        "No place",
+        "Refused or expired",
         "A booking was refused, or no GPUs were free in time.",
         {"booking.refused": "got no place", "booking.expired": "expired without a place"},
     ),

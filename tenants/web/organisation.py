@@ -39,18 +39,19 @@ def _states(actor: Actor) -> Mapping[str, str]:
     if not actor.leads_any:
         return states
     led = [key for key in actor.roles if actor.may_lead(key)]
-    called = Webhook.objects.filter(tenant_id=actor.tenant_id)
+    called = Webhook.objects.filter(tenant_id=actor.tenant_id, kind=Webhook.Kind.WEBHOOK)
     seen = called if actor.is_tenant_admin else called.filter(project__in=led)
     off = seen.filter(disabled_at__isnull=False).count()
     states["settings/webhooks"] = counted(seen.count(), "webhook") + (f", {off} switched off" if off else "")
     if actor.is_tenant_admin:
         now = timezone.now()
         open_ones = invitations_of(actor.tenant_id, now).filter(state="open").count()
-        states["people"] = f"{counted(people['all'], 'account')}, {counted(people['admins'], 'admin')}" + (
+        noun = "person" if people["all"] == 1 else "people"
+        states["people"] = f"{people['all']} {noun}, {counted(people['admins'], 'admin')}" + (
             f", {counted(open_ones, 'open invitation')}" if open_ones else ""
         )
         tokens = ApiToken.objects.filter(tenant_id=actor.tenant_id, revoked=None, expires__gt=now)
-        states["organisation/tokens"] = counted(tokens.count(), "token") + " in use"
+        states["organisation/tokens"] = counted(tokens.count(), "token") + ", not expired"
         accounts = ServiceAccount.objects.filter(tenant_id=actor.tenant_id)
         states["settings/service-accounts"] = counted(accounts.count(), "service account")
     return states

@@ -23,10 +23,11 @@ from tenants.words import refusal_text
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Units in use, of them borrowed above the own guarantee."""
+    """Units in use, of them borrowed from others, and above the own guarantee what is assigned to nobody."""
 
     used: int
     borrowed: int
+    spare: int = 0
 
 
 NOTHING = Units(0, 0)
@@ -66,6 +67,7 @@ class QuotaRow:
     limit_percent: str
     used: str = "0"
     borrowed: str = ""
+    spare: str = ""
     used_percent: str = "0"
     borrowed_percent: str = "0"
     inputs: tuple[ShareInput, ...] = ()
@@ -80,6 +82,7 @@ class QuotaRow:
         limit = f"at most {self.limit} with what is borrowed" if self.limit else "no limit of its own"
         used = f"{self.used} in use"
         used += f", {self.borrowed} of them borrowed" if self.borrowed else ""
+        used += f", {self.spare} of them unassigned" if self.spare else ""
         return f"{used}; {self.guaranteed} guaranteed, {limit}"
 
 
@@ -141,13 +144,13 @@ def share_read(form: QueryDict) -> Share:
     )
 
 
-def share_text(name: str, share: Share) -> str:
-    """Returns the confirmation of what was saved."""
+def share_text(name: str, gpu_class: str, share: Share) -> str:
+    """Returns the confirmation of what was saved: whose share, of which class."""
     borrow, lend = share.borrow_limit_units, share.lend_limit_units
     more = "without a limit" if borrow is None else f"at most {gpus_text(borrow)}"
-    idle = "all idle GPUs" if lend is None else f"at most {gpus_text(lend)}"
+    idle = "all that is idle" if lend is None else f"at most {gpus_text(lend)}"
     sure = gpus_text(share.guaranteed_units)
-    return f"{name}: {sure} guaranteed, borrows {more}, lends {idle}."
+    return f"{name}, {gpu_class}: {sure} guaranteed, may borrow {more}, lends {idle}."
 
 
 def class_cards(
@@ -222,14 +225,14 @@ def _row_to_change(row: QuotaRow, gpu_class: str, owner_key: str, sent: RefusedF
         ("guaranteed", "Guaranteed", f"{unit}s guaranteed to {owner.name}", row.guaranteed, ""),
         (
             "borrow",
-            "Borrows",
+            "May borrow",
             f"{unit}s that {owner.name} can borrow on top; empty for no limit",
             row.borrow,
             "no limit",
         ),
         (
             "lend",
-            "Lends",
+            "Lends at most",
             f"Idle {unit}s of {owner.name} that others can borrow; empty for all",
             row.lend,
             "all",
@@ -266,6 +269,7 @@ def _row(row: ShareRow, scale: int, used: Units) -> QuotaRow:
         owner=row.owner,
         used=gpus_text(used.used),
         borrowed=gpus_text(used.borrowed) if used.borrowed else "",
+        spare=gpus_text(used.spare) if used.spare else "",
         used_percent=_percent(used.used - used.borrowed, scale),
         borrowed_percent=_percent(used.borrowed, scale),
         guaranteed=gpus_text(row.guaranteed_units),
@@ -294,10 +298,10 @@ def weights_caps_read(form: QueryDict) -> ShareMore:
     )
 
 
-def weights_caps_text(name: str, more: ShareMore) -> str:
+def weights_caps_text(name: str, gpu_class: str, more: ShareMore) -> str:
     """Returns the confirmation of what was saved."""
     cap = cap_words(more.cap_gpu_hours, more.cap_days) or "no cap of GPU-hours"
-    return f"{name}: weight {more.weight}, {cap}."
+    return f"{name}, {gpu_class}: weight {more.weight}, {cap}."
 
 
 def cap_words(hours: int | None, days: int | None) -> str:

@@ -98,6 +98,36 @@ def test_the_figures_of_a_budget_add_up_to_the_cent_wherever_they_are_shown(fold
     assert "€7,522.33 left of €10,000.00" in rows[0].bar.label
 
 
+def test_what_is_spent_is_rounded_by_itself_as_statements_do_it() -> None:
+    spent, held, left = (Decimal(each) for each in ("1.0049", "1.0013", "7.9938"))
+    exact = BudgetFigures(
+        budget_id=uuid4(),
+        project_id=None,
+        currency="EUR",
+        starts=MONTH.starts,
+        ends=MONTH.ends,
+        warn_percent=80,
+        amount=spent + held + left,
+        spent=spent,
+        held=held,
+        left=left,
+    )
+    shown = exact.in_cents
+    assert [shown.spent, shown.held, shown.left] == [Decimal("1.00"), Decimal("1.00"), Decimal("8.00")]
+    assert shown.amount == Decimal("10.00")
+
+
+def test_what_is_saved_of_a_budget_is_what_changed(folding: Project) -> None:
+    a_budget(folding)
+    lead = signed_in(folding, Role.TENANT_ADMIN)
+    month = f"{MONTH.starts:%B %Y}"
+    for form, said in (
+        (a_form(folding, "1200", "70"), f"Budget of Protein folding, {month}: alert at 70 %."),
+        (a_form(folding, "1300", "70"), f"Budget of Protein folding, {month}: €1,300.00."),
+    ):
+        assert said in lead.post("/t/helix/budgets", form, follow=True).content.decode()
+
+
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.RESEARCHER, Role.LEAD])
 def test_members_read_their_projects_budgets_and_find_nothing_to_change(folding: Project, role: str) -> None:
     hidden = a_project(folding.tenant, "hidden", name="Hidden project")

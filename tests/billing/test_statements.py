@@ -276,12 +276,12 @@ def test_a_page_of_a_statement_reads_as_many_rows_at_any_size(site: Site) -> Non
         for _ in range(120):
             site.charge("0.01")
     shown, after = page("1")
-    assert "1 to 50 of 121, the latest first" in shown
-    assert "101 to 121 of 121" in page("3")[0]
+    assert "1 to 25 of 121, the latest first" in shown
+    assert "101 to 121 of 121" in page("5")[0]
     assert len(after) == len(before) > 0
     ledger = [sql for sql in after if "FROM billing_transfer" in sql]
     assert len(ledger) == 2
-    assert all("LIMIT 50" in sql or "t.id = ANY" in sql for sql in ledger)
+    assert all("LIMIT 25" in sql or "t.id = ANY" in sql for sql in ledger)
 
 
 def test_the_total_is_what_the_budgets_show(site: Site) -> None:
@@ -294,7 +294,6 @@ def test_the_total_is_what_the_budgets_show(site: Site) -> None:
     # 12.345678 + 3.012; rounded one by one the lines would have 12.35 + 3 × 1.00.
     assert "€15.35" not in shown
     assert "€15.36" in shown
-    assert "15.357678 EUR" in shown
     # Four lines of one project and person, by their names, are all of the month.
     for by, label in (("project", site.project.name), ("person", site.member.user.display_name)):
         form = {"month": "2026-11", "by": by}

@@ -148,7 +148,7 @@ def _sprint_initial(actor: Actor, project: str) -> Mapping[str, Any]:
     }
 
 
-_HEADINGS = {"backlog": "Backlog of {project}", "forecast": "Expected shortages for {project}"}
+_HEADINGS = {"backlog": "Long waits of {project}", "forecast": "Expected shortages for {project}"}
 
 
 def _rules_shown(kind: type[RentingRule], actor: Actor, now: datetime, project: str) -> dict[str, Any]:

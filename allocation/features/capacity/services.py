@@ -39,14 +39,12 @@ class PlanTerms:
 
     project: str = term("Project", says="Its budget pays, and its bookings use the machines.", max_length=40)
     gpu_class: str = term("Class", max_length=40)
-    count: int = term("GPUs", "At once.", min_value=1, max_value=MOST_GPUS)
-    starts: datetime | None = term(
-        "From (optional)", "Else from now on.", asks="moment", says="Null: now.", default=None
-    )
-    until: datetime = term("Until", asks="moment", says="At most 92 days after the start.")
+    count: int = term("GPUs at the same time", min_value=1, max_value=MOST_GPUS)
+    starts: datetime | None = term("Starts (empty: now)", asks="moment", says="Null: now.", default=None)
+    until: datetime = term("Ends", asks="moment", says="At most 92 days after the start.")
     most_cost: Decimal = term(
-        "At most",
-        "It is held in the budget of the project.",
+        "Spend at most",
+        "In the currency of the offers; it is held in the budget of the project.",
         says="In the currency of the offers.",
         max_digits=12,
         decimal_places=2,

@@ -43,9 +43,9 @@ class InnerGuaranteeTerms(GuaranteeTerms):
     """What a lab or a project is guaranteed between two instants, in place of its usual guarantee."""
 
     project: str | None = term(
-        "Project", "Or a lab.", says="A project, or a lab.", default=None, max_length=40
+        "Project", "Choose a project or a lab.", says="A project, or a lab.", default=None, max_length=40
     )
-    lab: str | None = term("Lab", "Or a project.", default=None, max_length=40)
+    lab: str | None = term("Lab", "Leave it empty for a project.", default=None, max_length=40)
 
 
 @dataclass(frozen=True, slots=True)

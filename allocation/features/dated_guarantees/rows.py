@@ -41,10 +41,8 @@ class GuaranteeTerms:
         min_value=0,
         max_value=MOST_UNITS,
     )
-    starts: datetime | None = term(
-        "From (optional)", "Else from now on.", asks="moment", says="Null: now.", default=None
-    )
-    ends: datetime = term("Until", "Then the usual guarantee applies again.", asks="moment")
+    starts: datetime | None = term("Starts (empty: now)", asks="moment", says="Null: now.", default=None)
+    ends: datetime = term("Ends", "Then the usual guarantee applies again.", asks="moment")
     bookings: Answer | None = term(says=CUT_HELP, default=None)
 
 

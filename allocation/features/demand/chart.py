@@ -67,8 +67,16 @@ def demand_chart(
         tuple(days),
         point(here, 0).partition(",")[0],
         point(0, capacity).partition(",")[2],
-        f"most expected {when.astimezone(UTC):%a %-d %b %H:%M} UTC: {middle[peak]:.1f} GPUs, "
-        f"8 in 10 between {low[peak]:.1f} and {high[peak]:.1f}",
+        _peak_words(when, low[peak], middle[peak], high[peak]),
+    )
+
+
+def _peak_words(when: datetime, low: float, middle: float, high: float) -> str:
+    if high < LEAST_SHOWN:
+        return "no use expected"
+    return (
+        f"most expected {when.astimezone(UTC):%a %-d %b %H:%M} UTC: {middle:.1f} GPUs, "
+        f"8 in 10 hours between {low:.1f} and {high:.1f}"
     )
 
 
@@ -93,6 +101,8 @@ def _grid(top: float) -> tuple[Mark, ...]:
     )
 
 
+# What is less is shown as 0.0 GPUs.
+LEAST_SHOWN = 0.05
 SHOWS = {"wait": "Expected wait", "price": "Price of a GPU-hour", "risk": "Risk of a pause"}
 SHADES = 6
 HOURS_OF_DAY = 24

@@ -1,6 +1,6 @@
 """The card of demand on the page of figures, when to book, and the capacity report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
@@ -47,15 +47,15 @@ AHEAD_WORDS = {
 
 
 def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
-    """The expected demand of a class (`?class=`), at first that with the most GPUs: a core is none."""
+    """The expected demand of a class (`?class=`), at first of the GPUs that are used most."""
     found = newest_forecasts()
     if not found:
         return None
     capacity = gpus_of_classes()
     name = query.get("class", "")
-    if name not in found:
-        name = max(found, key=lambda each: (_are_gpus(found[each]), capacity.get(each, 0)))
     kind = SITE_KIND if actor is None else OWN_KIND
+    if name not in found:
+        name = max(found, key=lambda each: _use_of(found[each][kind], capacity.get(each, 0)))
     forecast = found[name][kind]
     past = [getattr(row, kind) for row in hours_of(name, forecast.at)[-PAST_HOURS:]]
     classes = [
@@ -86,14 +86,17 @@ def demand_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
     return BookingCard(TEMPLATE, card)
 
 
-def _are_gpus(kinds: Mapping[str, DemandForecast]) -> bool:
-    return next(iter(kinds.values())).gpu_class.kind == GpuClass.Kind.GPU
+def _use_of(forecast: DemandForecast, capacity: int) -> tuple[bool, float, int]:
+    """By what classes are ordered: GPUs before host cores, then past and expected use, then their number."""
+    rows = hours_of(forecast.gpu_class_id, forecast.at)[-PAST_HOURS:]
+    past = sum(getattr(row, forecast.kind) for row in rows)
+    return forecast.gpu_class.kind != GpuClass.Kind.HOST, past + sum(forecast.middle), capacity
 
 
 def own_capacity_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
     """What the work of a lead's projects waited for, and what more GPUs would have changed."""
     found = None if actor is None else own_capacity(actor, now)
-    if found is None:
+    if found is None or not (found.waits or found.more):
         return None
     return BookingCard("demand/own_capacity.html", {"found": found, "now": now})
 
@@ -128,6 +131,7 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
     heat = heat_rows(rows, show, zone)
     context = {
         "is_alike": len({cell.css for _, cells in heat for cell in cells if cell.css}) < 2,
+        "free": _free_words(rows),
         "alike": next((cell.said(show) for _, cells in heat for cell in cells if cell.css), ""),
         "label": next(iter(known[name].values())).gpu_class.label if name else "",
         "tier": tier,
@@ -154,6 +158,15 @@ def heatmap(request: HttpRequest, actor: Actor) -> HttpResponse:
         "now": now,
     }
     return render(request, "demand/heatmap.html", context)
+
+
+def _free_words(rows: Sequence[BookingTime]) -> str:
+    """How many GPUs are expected to be free at every hour, in words."""
+    free = [row.free for row in rows]
+    if not free:
+        return ""
+    least, most = (f"{each:.0f}" for each in (min(free), max(free)))
+    return least if least == most else f"{least} to {most}"
 
 
 def _with(here: Mapping[str, str], name: str, value: str) -> str:

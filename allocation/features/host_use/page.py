@@ -56,7 +56,7 @@ urlpatterns = [
         "host_use/spare_cores.html",
         _shown,
         Act(
-            "set", spare_cores_set, "Lending of free host cores saved.", terms=SpareCoresTerms, initial=_is_on
+            "set", spare_cores_set, "Lending of idle host cores saved.", terms=SpareCoresTerms, initial=_is_on
         ),
     )
 ]

@@ -42,7 +42,7 @@ class SpareCoresTerms:
     """Whether running work gets free cores of its nodes while it waits for input."""
 
     on: bool = term(
-        "Lend free host cores to work that waits for them",
+        "Lend this project idle host cores",
         says="To bookings of the project whose work waits for its host, while nobody else needs the cores.",
     )
 

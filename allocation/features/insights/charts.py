@@ -14,6 +14,7 @@ from allocation.web.parts.burndown import Mark
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 712.0, 12.0, 184.0
 LABELS = 6
+LEAST_STEPS = 7
 GRID_LINES = 4
 SHADES = 6
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -78,8 +79,10 @@ def bars_of(
     unit: str,
     changed: Sequence[StepChanges] = (),
 ) -> Bars:
-    """Stacked bars, one for each step. `keys` are the name and the colour of each part; `changed`: what
-    else changed in which step."""
+    """Stacked bars, one for each step from the first with a value on. `keys` are the name and the colour of
+    each part; `changed`: what else changed in which step."""
+    first = next((at for at, (_, values) in enumerate(columns) if any(values)), 0)
+    columns = columns[min(first, max(0, len(columns) - LEAST_STEPS)) :]
     most = max((sum(values, Decimal(0)) for _, values in columns), default=Decimal(0))
     top = _round_up(most)
     room = (RIGHT - LEFT) / max(1, len(columns))

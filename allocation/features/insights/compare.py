@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from allocation.features.insights.figures import Figures, Whose, sum_of
-from allocation.features.insights.rule_changes import RuleChange, changes_seen, rule_changes
+from allocation.features.insights.rule_changes import RuleChange, changes_seen, rule_changes, together
 from allocation.features.insights.services import (
     Question,
     currency_of,
@@ -24,6 +24,7 @@ from tenants.models import Tenant
 from tenants.platform.errors import Refused, invalid
 
 DAYS = ("from", "to", "against_from", "against_to")
+USUAL = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ def _context(
     """The two periods, or those of now with the refusal of what was asked for."""
     refusal = None
     try:
-        periods = periods_read([_day(asked, name) for name in DAYS], now)
+        periods = periods_read(_days_asked(asked, now), now)
     except Refused as found:
-        refusal, periods = found, periods_read([None] * 4, now)
+        refusal, periods = found, periods_read(_days_asked({}, now), now)
     one, other = columns(periods)
     days = (one.question.days, other.question.days)
     return {
@@ -113,7 +114,17 @@ def _context(
 
 
 def _column(whose: Whose, question: Question, changes: Sequence[RuleChange], now: datetime) -> Column:
-    return Column(question, sum_of(found for _, _, found in rows_of(whose, question, now)), changes)
+    total = sum_of(found for _, _, found in rows_of(whose, question, now))
+    return Column(question, total, together(changes))
+
+
+def _days_asked(asked: Mapping[str, str], now: datetime) -> list[date | None]:
+    """The begins and ends of the periods; at first this week and the one before."""
+    days = [_day(asked, name) for name in DAYS]
+    if any(days):
+        return days
+    ends = now.astimezone(UTC).date() + timedelta(days=1)
+    return [ends - USUAL, ends, None, None]
 
 
 def _day(asked: Mapping[str, str], name: str) -> date | None:
@@ -131,7 +142,7 @@ def _day(asked: Mapping[str, str], name: str) -> date | None:
 def _fields(asked: Mapping[str, str], days: tuple[Period, Period]) -> list[tuple[str, str, str]]:
     one, other = days
     values = (one.starts, one.ends - timedelta(days=1), other.starts, other.ends - timedelta(days=1))
-    labels = ("First time from", "First time until", "Second time from", "Second time until")
+    labels = ("First period, from", "First period, to", "Second period, from", "Second period, to")
     typed = (asked.get(name, "") for name in DAYS)
     found = zip(DAYS, labels, values, typed, strict=True)
     return [(name, label, text or value.isoformat()) for name, label, value, text in found]
@@ -141,8 +152,8 @@ def _rows(one: Figures, other: Figures, currency: str) -> list[ComparedRow]:
     rows = [
         _number("GPU-hours booked", one.gpu_hours, other.gpu_hours),
         _number("Of them measured", one.measured_gpu_hours, other.measured_gpu_hours),
-        _number("Reserved but unused, of the measured", one.unused_gpu_hours, other.unused_gpu_hours),
-        _number("Of these, while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours),
+        _number("Booked and unused, of the measured", one.unused_gpu_hours, other.unused_gpu_hours),
+        _number("Booked and unused while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours),
         _percent("Busy", one.utilisation, other.utilisation),
         _percent("Tensor cores at work", one.tensor, other.tensor),
         _percent("Memory bandwidth in use", one.bandwidth, other.bandwidth),
@@ -156,7 +167,7 @@ def _rows(one: Figures, other: Figures, currency: str) -> list[ComparedRow]:
     if one.capacity is not None and other.capacity is not None:
         dark = (Decimal(str(each.capacity.dark)) for each in (one, other) if each.capacity)
         out = (Decimal(str(each.capacity.out_of_service)) for each in (one, other) if each.capacity)
-        rows.append(_number("GPU-hours idle while somebody waited", *dark))
+        rows.append(_number("Free while somebody waited, in GPU-hours", *dark))
         rows.append(_number("GPU-hours out of service", *out))
     if currency:
         rows.append(_money("Spend", one.spend or Decimal(0), other.spend or Decimal(0), currency))
@@ -179,7 +190,9 @@ def _length(name: str, one: int | None, other: int | None) -> ComparedRow:
     shown = ["nothing began" if each is None else _words(each) for each in (one, other)]
     if one is None or other is None:
         return ComparedRow(name, shown[0], shown[1], "–")
-    sign = "+" if one >= other else "\u2212"
+    if one == other:
+        return ComparedRow(name, shown[0], shown[1], "0")
+    sign = "+" if one > other else "\u2212"
     return ComparedRow(name, shown[0], shown[1], f"{sign}{_words(abs(one - other))}")
 
 
@@ -196,4 +209,7 @@ def _money(name: str, one: Decimal | None, other: Decimal | None, currency: str)
 
 
 def _relative(one: Decimal, other: Decimal) -> str:
-    return f"{100 * (one / other - 1):+,.0f} %" if other else "–"
+    """By how many percent the first differs, or all of it where the second has nothing."""
+    if not other:
+        return f"{one:+,.1f}" if one else "0"
+    return f"{100 * (one / other - 1):+,.0f} %"

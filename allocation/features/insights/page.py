@@ -265,6 +265,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
         "total": total,
+        "answer": _answer(total, nouns, names),
         "tiles": _tiles(total, before, currency),
         "use": _use_bars(rows, days, marks.steps),
         "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
@@ -310,21 +311,19 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
     busy = unused = energy = "–"
     measured = unused_note = energy_note = "too little measured"
     if total.is_enough:
-        measured = f"{total.coverage:.0f} % of the hours measured"
+        measured = f"of {total.coverage:.0f} % of the hours"
         busy = "–" if total.utilisation is None else f"{total.utilisation:.0f} %"
         unused = f"{total.unused_gpu_hours:,.1f} h"
         unused_note = f"{100 * total.unused_gpu_hours / total.measured_gpu_hours:.0f} % of the measured hours"
-        if total.dark_gpu_hours:
-            unused_note += f", {total.dark_gpu_hours:,.1f} h while somebody waited"
     if total.energy_gpu_hours:
         energy, energy_note = f"{total.kwh:,.1f} kWh", f"of {total.energy_gpu_hours:,.1f} GPU-hours"
-    within = f"19 of 20: {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
+    within = f"19 of 20 at most {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
     last = ("Pauses", str(total.pauses), f"{total.lost_hours:,.1f} h of work repeated")
     if currency:
         per_hour = total.price_per_busy_gpu_hour
-        note = "too little measured for a price of busy hours"
+        note = "too little measured"
         if per_hour is not None:
-            note = f"a fully busy GPU-hour cost {money_text(per_hour, currency)}"
+            note = f"{money_text(per_hour, currency)} a busy GPU-hour"
         last = ("Spend", money_text(total.spend or Decimal(0), currency), note)
     return [
         ("GPU-hours", f"{total.gpu_hours:,.1f}", _change(total.gpu_hours, before.gpu_hours)),
@@ -336,11 +335,27 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
     ]
 
 
+def _answer(total: Figures, nouns: list[tuple[str, Figures]], names: dict[str, str]) -> str:
+    """The figures of the whole time in one sentence: how busy, and where most was not used."""
+    if not total.is_enough or total.utilisation is None:
+        return f"{total.gpu_hours:,.1f} GPU-hours booked; too little is measured to say how busy they were."
+    words = f"GPUs were {total.utilisation:.0f} % busy"
+    unused = total.unused_gpu_hours
+    if not unused:
+        return f"{words}; all that was measured was used."
+    name, most = max(nouns, key=lambda each: each[1].unused_gpu_hours)
+    share = 100 * most.unused_gpu_hours / unused
+    where = f", {share:.0f} % of it {names.get(name, name) or 'without a name'}" if len(nouns) > 1 else ""
+    dark = total.dark_gpu_hours
+    waited = f", {dark:,.1f} h of it while somebody waited" if dark else ""
+    return f"{words}; {unused:,.1f} GPU-hours were booked and not used{where}{waited}."
+
+
 def _change(now: Decimal, before: Decimal) -> str:
     if not before:
-        return "nothing in the time before"
+        return "no GPU-hours before"
     change = round(100 * (now / before - 1))
-    return f"{change:+d} % against {before:,.1f} in the time before"
+    return f"{change:+d} %, {before:,.1f} before"
 
 
 def _went(found: Figures) -> dict[str, Any]:
@@ -428,7 +443,7 @@ def _labels(by: str) -> dict[str, str]:
 def _length(seconds: int | None) -> str:
     if seconds is None:
         return "–"
-    return length_words(seconds) if seconds else "none"
+    return length_words(seconds) if seconds else "0 min"
 
 
 def _exactly(value: Decimal | int | None) -> str:

@@ -6,7 +6,7 @@ prices, and the quotas of the organisation and of their projects. Nobody sees an
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import AuditEntry
 from tenants.rules.audit_words import ACTIONS, Change, Labels, changes_of, object_name, with_labels
-from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_labels, log_names
+from tenants.services.sealed_log.search import LogFilter, log_detail, log_entries, log_labels, log_people
 
 KINDS = {
     "policy": ("policy.published", "policy.rolled_back", "policy.returned"),
@@ -50,7 +50,7 @@ KINDS = {
     ),
 }
 KIND_OF = {action: kind for kind, actions in KINDS.items() for action in actions}
-MOST, MOST_VALUES = 200, 6
+MOST, MOST_VALUES, MOST_NAMES = 200, 6, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class RuleChange:
     who: str
     sentence: str
     values: tuple[str, ...]
+    act: str = ""
+    """The sentence with `{object}` for the name."""
+    name: str = ""
 
     @property
     def day(self) -> date:
@@ -98,19 +101,39 @@ def rule_changes(
         own = Q(detail__project=None) | Q(detail__project__in=[str(each) for each in led])
         found = found.filter(Q(action__in=(*KINDS["policy"], *KINDS["prices"])) | Q(action="quota.set") & own)
     rows = list(found.order_by("-at", "-id")[:MOST])
-    names, labels = log_names(rows), log_labels()
+    names, labels = log_people(rows), log_labels(tenant_id)
     return [_change(row, names.get(row.actor_id or 0, ""), labels) for row in reversed(rows)]
 
 
 def by_step(changes: Iterable[RuleChange], steps: Sequence[date]) -> list[StepChanges]:
     """The changes by the steps in which they were, numbered from 1 on."""
     found: dict[date, list[RuleChange]] = {}
-    for change in changes:
+    for change in together(changes):
         begins = max((step for step in steps if step <= change.day), default=None)
         if begins is not None:
             found.setdefault(begins, []).append(change)
     rows = enumerate(sorted(found), start=1)
     return [StepChanges(number, begins, tuple(found[begins])) for number, begins in rows]
+
+
+def together(changes: Iterable[RuleChange]) -> list[RuleChange]:
+    """The changes with those of the same act by one person on one day as one line, without their values."""
+    found: dict[tuple[str, str, date], list[RuleChange]] = {}
+    for change in changes:
+        found.setdefault((change.who, change.act, change.day), []).append(change)
+    return [_joined(same) for same in found.values()]
+
+
+def _joined(same: Sequence[RuleChange]) -> RuleChange:
+    first = same[0]
+    if len(same) == 1:
+        return first
+    names = list(dict.fromkeys(each.name for each in same))
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    times = "" if "{object}" in first.act else f", {len(same)} times"
+    sentence = first.act.format(object=shown + more) + times
+    return replace(first, sentence=sentence, values=())
 
 
 def _change(row: AuditEntry, who: str, labels: Labels) -> RuleChange:
@@ -119,14 +142,16 @@ def _change(row: AuditEntry, who: str, labels: Labels) -> RuleChange:
     values = [_value(each) for each in changes_of(detail)]
     if len(values) > MOST_VALUES:
         values = [*values[:MOST_VALUES], f"and {len(values) - MOST_VALUES} more"]
-    sentence = ACTIONS[row.action].format(object=name)
-    return RuleChange(row.at, KIND_OF[row.action], who or "The portal", sentence, tuple(values))
+    act = ACTIONS[row.action]
+    return RuleChange(
+        row.at, KIND_OF[row.action], who or "The portal", act.format(object=name), tuple(values), act, name
+    )
 
 
 def _value(change: Change) -> str:
     """A changed value, such as `weight: 1 to 2`; what was not there before alone."""
     return (
-        f"{change.name}: {change.before} to {change.after}"
+        f"{change.name}: {change.before} to {change.after or 'nothing'}"
         if change.before
         else f"{change.name}: {change.after}"
     )

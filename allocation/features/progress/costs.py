@@ -39,8 +39,8 @@ class UnitLimitTerms:
     """The most that units of progress of a campaign may cost. At 80 % of it people are notified."""
 
     most: Decimal | None = term(
-        "At most",
-        "Money for so many units. Empty: no limit.",
+        "Spend at most",
+        "Empty: no limit.",
         says="Null: no limit any more.",
         default=None,
         max_digits=15,
@@ -48,10 +48,8 @@ class UnitLimitTerms:
         min_value=Decimal("0.000001"),
         max_value=Decimal(1_000_000),
     )
-    count: int = term("For so many", default=1_000, min_value=1, max_value=1_000_000_000)
-    unit: str = term(
-        "Units", "What the programs count, such as step or epoch.", default="step", max_length=24
-    )
+    count: int = term("For this many units", default=1_000, min_value=1, max_value=1_000_000_000)
+    unit: str = term("Unit", "What the programs count, such as step or epoch.", default="step", max_length=24)
     action: Literal["notify", "pause"] = term(
         "At the limit", says="`pause` pauses what runs, after its notice.", default="notify"
     )

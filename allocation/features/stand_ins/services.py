@@ -26,8 +26,7 @@ class StandInTerms:
     person: str = term("Person", says="Sign-in name of a member of your organisation.", max_length=150)
     project: str = term("For requests in", default="", max_length=40)
     starts: datetime | None = term(
-        "First day (optional)",
-        "Else from now on.",
+        "First day (empty: today)",
         asks="first_day",
         says="Null: now.",
         default=None,

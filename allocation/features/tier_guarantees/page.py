@@ -50,7 +50,13 @@ def _rows(rows: Iterable[TierGuarantee]) -> list[PartRow]:
 
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
-    return {"rows": _rows(tier_guarantees_visible(actor)), "may_set": actor.is_tenant_admin}
+    quotas = Quota.objects.filter(project=None, tenant_id=actor.tenant_id, guaranteed_units__gt=0)
+    rows = quotas.select_related("gpu_class").order_by("gpu_class__order", "gpu_class")
+    return {
+        "rows": _rows(tier_guarantees_visible(actor)),
+        "may_set": actor.is_tenant_admin,
+        "guaranteed": [(row.gpu_class.label, gpus_text(row.guaranteed_units)) for row in rows],
+    }
 
 
 def _shown_to_operators(actor: PlatformActor, now: datetime) -> dict[str, Any]:

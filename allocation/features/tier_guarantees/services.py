@@ -27,7 +27,7 @@ class TierGuaranteeTerms:
     gpu_class: str = term("Class", max_length=40)
     units: int = term(
         "GPUs for these tiers",
-        "Of those that are guaranteed; 0: all tiers use all of them.",
+        "Part of the guaranteed GPUs. 0: every tier uses all of them.",
         name="gpus",
         reads=units_read,
         says="Of the guarantee; one GPU is 56,000 units. 0: all tiers use all of it.",

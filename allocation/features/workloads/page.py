@@ -271,7 +271,7 @@ def _series(rate: WorkRate, now: datetime) -> str:
     days = (now - rate.last).days
     age = f"the last {days} day{'s' * (days != 1)} ago" if days else "the last within a day"
     driver = f" with driver {rate.driver}" if rate.driver else ""
-    words = f"The rate is of {rate.runs} run{'s' * (rate.runs != 1)}{driver}, {age}."
+    words = f"Rate of {rate.runs} run{'s' * (rate.runs != 1)}{driver}, {age}."
     return f"{words} {BEGAN[rate.began]}" if rate.began else words
 
 

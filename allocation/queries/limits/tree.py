@@ -38,6 +38,16 @@ class OwnerUse:
         return self.used - self.outside - self.inside
 
     @property
+    def borrowed(self) -> int:
+        """What others lend, of the own organisation and of others."""
+        return self.outside + self.inside
+
+    @property
+    def spare(self) -> int:
+        """What is used above the own guarantee of what the organisation or lab has assigned to nobody."""
+        return max(0, self.own - self.guaranteed) if self.depth and self.guaranteed else 0
+
+    @property
     def idle(self) -> int:
         """What is guaranteed, not used, and may be lent."""
         idle = max(0, self.guaranteed - self.used)
@@ -72,6 +82,12 @@ def quota_tree(actor: Actor, now: datetime) -> list[ClassTree]:
         ClassTree(gpu_class, tuple(_rows(tenant, labs, known, gpu_class.slug)))
         for gpu_class in GpuClass.objects.all()
     ]
+
+
+def owner_uses(actor: Actor, now: datetime) -> dict[Key, OwnerUse]:
+    """The rows of the tree by owner and class, for pages that show some of them."""
+    trees = quota_tree(actor, now)
+    return {(row.id, tree.gpu_class.slug): row for tree in trees for row in tree.rows if row.id}
 
 
 def _rows(tenant: Tenant, labs: Iterable[Lab], known: _Read, name: str) -> list[OwnerUse]:

@@ -45,6 +45,8 @@ class BudgetEffect:
     amount: str
     meter: Meter
     is_short: bool
+    inside: str = ""
+    """How much of the price falls into its days, if not all does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,4 +342,15 @@ def _budget(
             f"{left} of {amount} left with this booking, {before} without it",
         ),
         is_short=figures.is_warning,
+        inside=_inside_words(figures, held, cost),
     )
+
+
+def _inside_words(figures: BudgetFigures, held: Decimal, cost: Decimal) -> str:
+    """`€37.36 of the €288.00 fall into 1 Nov to 30 Nov`; empty if all of it does."""
+    if not held or cents_of(held) == cents_of(cost):
+        return ""
+    part, whole = (money_text(cents_of(each), figures.currency) for each in (held, cost))
+    last = figures.ends - timedelta(days=1)
+    days = f"{figures.starts.day} {figures.starts:%b} to {last.day} {last:%b}"
+    return f"{part} of the {whole} fall into its days, {days}; the rest counts in later budgets"

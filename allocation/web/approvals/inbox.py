@@ -1,17 +1,19 @@
 """Requests that wait for the reader's approval, those that the reader made, and one of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.access import access_approval
-from allocation.models import Approval
+from allocation.models import Approval, ApprovalRule
 from allocation.queries.bookings.approvals import approvals_to_decide, approvals_visible
 from allocation.services.approvals.alternatives import alternative_take
 from allocation.services.approvals.counter_terms import Proposal
@@ -24,6 +26,7 @@ from allocation.services.bookings.approval.decisions import Decision, Verdict, a
 from allocation.services.bookings.request_text import request_read
 from allocation.web.approvals.cards import ApprovalCard, cards_of, first_dates
 from allocation.web.bookings.booking_pages import page_context
+from allocation.web.parts.approvals import step_words
 from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
@@ -60,6 +63,7 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         "cards": cards,
         "total": waiting.count(),
         "mine": cards_of(actor, first_dates(mine[:MOST_READ])[:MOST_SHOWN], ctx, 1),
+        "deciders": deciders_of(actor),
         "over": cards_of(actor, first_dates(over[:MOST_DECIDED]), ctx),
         **_refused(request, refusal, cards),
     }
@@ -85,6 +89,32 @@ def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpRes
     context = {"card": card, **_refused(request, refusal, [card])}
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
     return render(request, "allocation/approvals/one.html", context, status=status if refusal else 200)
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderRow:
+    """A rule in force: whose bookings wait by it, who decides, and where the reader changes it."""
+
+    name: str
+    where: str
+    who: str
+    href: str
+
+
+def deciders_of(actor: Actor) -> list[DeciderRow]:
+    """The rules in force that the reader's projects have, in words."""
+    rules = ApprovalRule.objects.filter(tenant_id=actor.tenant_id, retired=None).select_related("project")
+    if not actor.is_tenant_admin:
+        rules = rules.filter(Q(project=None) | Q(project__in=list(actor.roles)))
+    page = reverse("approval-rules", args=[actor.tenant_slug])
+    found = []
+    for rule in rules.order_by("project__name", "created", "id"):
+        may = actor.is_tenant_admin if rule.project is None else actor.may_lead(rule.project.id)
+        where = rule.project.name if rule.project else "their project"
+        who = "; then ".join(step_words(step, where) for step in rule.step_list)
+        edit = f"{page}?edit={rule.id}#edit" if may else ""
+        found.append(DeciderRow(rule.name, rule.project.name if rule.project else "All projects", who, edit))
+    return found
 
 
 def _acts(actor: Actor) -> dict[str, FormAction]:

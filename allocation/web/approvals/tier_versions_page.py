@@ -202,14 +202,22 @@ def _form(
         "tier": field("tier", "Tier", value=slug, choices=[(t.slug, t.name) for t in tiers]),
         "audience": field("audience", "Who may use it", choices=TierVersion.Audience.choices),
         "bounds": "" if tier is None else "; ".join(_words(TierLimits(bounds_of(tier)), None)),
-        "limits": [field(name, label) for name, label in (SECONDS | NUMBERS).items()],
-        "hours": field("start_hours", "Hours of starts", f"Like Mon-Fri 8-18, in {actor.time_zone}."),
-        "starts": field("starts", "In force from", "Empty: at once.", type="date"),
+        "limits": [
+            *(field(name, label, placeholder="2h or 7d") for name, label in SECONDS.items()),
+            *(
+                field(name, label, placeholder="no limit", inputmode="numeric")
+                for name, label in NUMBERS.items()
+            ),
+        ],
+        "hours": field(
+            "start_hours", "Hours of starts", f"In {actor.time_zone}.", placeholder="Mon-Fri 8-18"
+        ),
+        "starts": field("starts", "In force from", "Empty: today.", type="date"),
         "checks": [
-            ("classes", "GPU classes, none: all", _checks(classes, typed.getlist("classes"))),
+            ("classes", "GPU classes (none ticked: all)", _checks(classes, typed.getlist("classes"))),
             (
                 "projects",
-                "Projects, none: all",
+                "Projects (none ticked: all)",
                 _checks(projects.values_list("slug", "name"), typed.getlist("projects")),
             ),
         ],

@@ -1,7 +1,7 @@
 """The project's page: budget, quota, bookings, spending and members."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -34,6 +34,7 @@ from allocation.queries.bookings.money.spending import (
 )
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.queries.bookings.planned_pauses import PlannedPause, planned_pauses
+from allocation.queries.limits.tree import owner_uses
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State
 from allocation.web.home.remedies import remedies_of
@@ -151,7 +152,7 @@ def project(request: HttpRequest, actor: Actor, slug: str) -> HttpResponse:
     context: dict[str, Any] = {
         "project": found,
         "money": money_card(money, actor.tenant_slug) if money else None,
-        "quotas": quota_bars(quota_of(project=found, now=now)),
+        "quotas": quota_bars(_with_loans(actor, found, quota_of(project=found, now=now), now)),
         "bookings": booking_rows(open_bookings(project=found), now),
         "budgets_url": f"/t/{actor.tenant_slug}/budgets",
         "phases": open_counts(project=found),
@@ -191,6 +192,13 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
         detail=f"{use.unused_share}; {use.coverage}",
         energy=f"{use.kwh:,.1f} kWh{co2}",
     )
+
+
+def _with_loans(actor: Actor, project: Project, lines: Sequence[QuotaUse], now: datetime) -> list[QuotaUse]:
+    """The lines with what the project borrows as the pages of quotas and labs have it."""
+    rows = owner_uses(actor, now)
+    found = ((line, rows.get((project.id, line.gpu_class))) for line in lines)
+    return [line if row is None else replace(line, borrowed=row.borrowed) for line, row in found]
 
 
 def quota_bars(lines: Sequence[QuotaUse]) -> list[QuotaBar]:

@@ -12,6 +12,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from allocation.queries.fleet.catalogue import class_labels
 from allocation.queries.limits.tree import quota_tree
 from allocation.web.limits.cut_question import choices_of, effects_of, lost_by, title_of
 from allocation.web.limits.words import DAYS, tree_cards, window_words
@@ -260,7 +261,9 @@ def _person(actor: Actor, form: QueryDict, cut: Cut) -> str:
         now=timezone.now(),
         cut=cut,
     )
-    return f"{who or 'Everybody'}: {f'at most {limit} at once' if limit else 'no limit'}."
+    where, name = form.get("project", "") or "the whole organisation", form.get("gpu_class", "")
+    most = f"at most {limit} {class_labels().get(name, name)} at once" if limit else "no limit"
+    return f"{who or 'Everybody'} in {where}: {most}."
 
 
 def _window(actor: Actor, form: QueryDict, cut: Cut) -> str:

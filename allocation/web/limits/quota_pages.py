@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.fleet.loans import loans_text
+from allocation.queries.limits.tree import owner_uses
 from allocation.queries.limits.use_now import UseNow, use_now
 from allocation.web.limits.cut_question import choices_of, effects_of, lost_by
 from allocation.web.parts.times import moment_words
@@ -72,7 +73,7 @@ def quotas(request: HttpRequest, actor: Actor) -> HttpResponse:
             return redirect("quotas", tenant=actor.tenant_slug)
     changed = [each for each in projects if actor.is_tenant_admin or each.lab_id in led]
     dated = guarantee_notes(guarantees_to_come(timezone.now()).filter(tenant=tenant))
-    cards = class_cards(shares, "project", _sent(request, refusal), _units(uses), changed, dated)
+    cards = class_cards(shares, "project", _sent(request, refusal), _inside(actor, uses), changed, dated)
     context = {
         "classes": cards,
         "can_save": any(each.may_change for each in cards),
@@ -199,6 +200,12 @@ def _units(uses: Uses) -> dict[tuple[UUID, str], Units]:
     return {key: Units(each.used, each.borrowed) for key, each in uses.items()}
 
 
+def _inside(actor: Actor, uses: Uses) -> dict[tuple[UUID, str], Units]:
+    """The use of projects as the page of labs has it, with what they borrow from each other."""
+    rows = owner_uses(actor, timezone.now())
+    return _units(uses) | {key: Units(each.used, each.borrowed, each.spare) for key, each in rows.items()}
+
+
 def _sent(request: HttpRequest, refusal: Refused | None) -> RefusedForm | None:
     return RefusedForm(request.POST, refusal) if refusal else None
 
@@ -207,11 +214,13 @@ def _project_saved(actor: Actor, cut: Cut, row: ChangedRow) -> str:
     now = timezone.now()
     if row.is_share:
         project, share = project_to_limit(actor, row.owner), share_read(row.values)
-        quota_set(actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now, cut=cut)
-        return unit_text(share_text(project.name, share), row.gpu_class)
+        quota = quota_set(
+            actor=actor, project=project, gpu_class=row.gpu_class, share=share, now=now, cut=cut
+        )
+        return unit_text(share_text(project.name, quota.gpu_class.label, share), row.gpu_class)
     project, more = access_project(actor, row.owner, "project"), weights_caps_read(row.values)
-    quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now, cut=cut)
-    return unit_text(weights_caps_text(project.name, more), row.gpu_class)
+    quota = quota_more_set(actor=actor, project=project, gpu_class=row.gpu_class, more=more, now=now, cut=cut)
+    return unit_text(weights_caps_text(project.name, quota.gpu_class.label, more), row.gpu_class)
 
 
 def _tenant_saved(operator: User, cut: Cut, row: ChangedRow) -> str:
@@ -221,15 +230,15 @@ def _tenant_saved(operator: User, cut: Cut, row: ChangedRow) -> str:
         raise missing("tenant", "tenant")
     if row.is_share:
         share = share_read(row.values)
-        tenant_quota_set(
+        quota = tenant_quota_set(
             operator=operator, tenant=tenant, gpu_class=row.gpu_class, share=share, now=now, cut=cut
         )
-        return unit_text(share_text(tenant.name, share), row.gpu_class)
+        return unit_text(share_text(tenant.name, quota.gpu_class.label, share), row.gpu_class)
     more = weights_caps_read(row.values)
-    tenant_quota_more_set(
+    quota = tenant_quota_more_set(
         operator=operator, tenant=tenant, gpu_class=row.gpu_class, more=more, now=now, cut=cut
     )
-    return unit_text(weights_caps_text(tenant.name, more), row.gpu_class)
+    return unit_text(weights_caps_text(tenant.name, quota.gpu_class.label, more), row.gpu_class)
 
 
 urlpatterns = [

@@ -50,8 +50,10 @@ def tree_cards(trees: list[ClassTree]) -> list[TreeCard]:
 
 
 def use_words(row: OwnerUse) -> str:
-    """Returns the use: `8 own + 2 borrowed from Robotics`."""
-    parts = [f"{gpus_text(row.own)} own"]
+    """Returns the use: `8 own + 2 borrowed from Robotics`, with what nobody is assigned in between."""
+    parts = [f"{gpus_text(row.own - row.spare)} own"]
+    if row.spare:
+        parts.append(f"{gpus_text(row.spare)} unassigned")
     if row.inside:
         names = " and ".join(row.lenders)
         parts.append(f"{gpus_text(row.inside)} borrowed{f' from {names}' if names else ''}")
@@ -74,7 +76,7 @@ def _bar(row: OwnerUse, top: int, gpu_class: str) -> TreeBar:
         words=use_words(row),
         depth=row.depth,
         u=100 * row.own / top,
-        b=100 * (row.used - row.own) / top,
+        b=100 * row.borrowed / top,
         g=100 * row.guaranteed / top,
         m=100 * row.guaranteed / top,
         lent=100 * lent / top,

@@ -50,7 +50,7 @@ from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confir
 from tenants.platform.text import whole_number
 from tenants.web.frame import tenant_page
 
-SHOWN = 50
+SHOWN = 25
 GROUP_NAMES = {
     "project": "Project",
     "lab": "Lab",
@@ -181,8 +181,6 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "after": month_of(month.ends),
         "after_text": period_text(month_of(month.ends)),
         "total": money_text(statement.totals.amount, currency),
-        "exact": f"{statement.totals.exact:f} {currency}",
-        "in_budgets": money_text(statement.totals.exact, currency),
         "rounding": _rounding(statement),
         "groups": _group_rows(statement, by, chosen),
         "is_spread": any(each.amount != each.rounded for _, each in statement.groups),
@@ -225,10 +223,11 @@ def _use_words(statement: Statement) -> dict[str, str] | None:
         return None
     source = "measured"
     if use.assumed_kwh:
-        source = f"{use.assumed_kwh:,.1f} kWh of it assumed from the GPUs' design power"
+        source = f"{use.assumed_kwh:,.1f} kWh of it assumed"
     return {
         "unused": f"{use.unused_hours:,.1f} GPU-hours",
-        "unused_note": f"{use.unused_share}: no process, or less than {IDLE_PERCENT} % busy; {use.coverage}",
+        "unused_share": f"{100 * use.unused_hours / use.hours:.0f} % of the measured hours",
+        "unused_note": f"No process, or less than {IDLE_PERCENT} % busy: {use.unused_share}; {use.coverage}.",
         "cost": money_text(use.unused_cost, statement.currency),
         "energy": f"{use.kwh:,.1f} kWh",
         "source": source,
@@ -262,10 +261,14 @@ def _lines_page(
     else:
         lines = group_page(of, by, chosen, offset=first, limit=SHOWN)
         query["only"] = chosen
+    projects = _labels(of.tenant_id, "project", [line.project for line in lines])
+    people = _labels(of.tenant_id, "person", [line.person for line in lines])
     return {
         "lines": [
             (
                 part,
+                projects.get(part.project, part.project),
+                people.get(part.person, part.person),
                 names["class"].get(part.gpu_class, part.gpu_class),
                 names["tier"].get(part.tier, part.tier),
                 money_text(part.amount, part.currency),

@@ -76,7 +76,7 @@ def length_words(seconds: float) -> str:
 
 @register.filter
 def waited(seconds: int | None) -> str:
-    """A wait in words in a template: `none` without one, – where nothing is known."""
+    """A wait in words in a template: `0 min` without one, – where nothing is known."""
     if seconds is None:
         return "–"
-    return length_words(seconds) if seconds else "none"
+    return length_words(seconds) if seconds else "0 min"

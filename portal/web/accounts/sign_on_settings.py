@@ -60,7 +60,7 @@ def _page(request: HttpRequest, editor: Editor) -> HttpResponse:
         "is_new": provider is None,
         "groups": _groups(tenant),
         "projects": [
-            ("", "The whole tenant (admins)"),
+            ("", "All (admins)"),
             *Project.objects.filter(tenant=tenant).order_by("name", "id").values_list("slug", "name"),
         ],
         "roles": Role.choices,

@@ -203,7 +203,8 @@ def _invite(actor: Actor, form: QueryDict) -> str:
         project=None if is_for_all else form.get("project") or None,
         now=timezone.now(),
     )
-    invited = f"Invited {invitation.invitee} as {Role(invitation.role).label.lower()}."
+    where = f" to {invitation.project.name}" if invitation.project else ""
+    invited = f"Invited {invitation.invitee}{where} as {Role(invitation.role).label.lower()}."
     if settings.MAIL_ON and "@" in invitation.invitee:
         return f"{invited} A mail with a link is on its way."
     return f"{invited} If the account exists, the person can accept after signing in."

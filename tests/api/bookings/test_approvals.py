@@ -106,7 +106,9 @@ def test_the_page_shows_what_a_lead_needs_and_get_changes_nothing(site: Site, as
         text = shown(lead.get(address))
         for words in ("Long runs", "1.60", "left of", "No earlier booking", "A lead of"):
             assert words in text, (address, words)
+        assert "Approve for €" in text
         assert lead.head(address).status_code == 200
+    assert "Who approves: 1 rule in force" in shown(lead.get("/t/helix/approvals"))
     assert "1 booking waits for your approval" in shown(lead.get("/t/helix/"))
     # A link that reached somebody else, or the person who asked.
     own = shown(asker.get(one))

@@ -118,7 +118,7 @@ def test_the_page_accepts_by_one_click_and_rows_cant_be_forged(site: Site) -> No
     refusal = client.post("/t/helix/book", {"q": "1 h100 1h", "tier": "spot", "act": "book"})
     page = client.get(address).content.decode()
     assert f'id="r-{made["id"]}"' in page
-    assert "Demand a text" not in page
+    assert "Require a text" not in page
     del refusal
     form = {"act": "accept", "requirement": made["id"]}
     assert client.post(address, form)["Location"] == address

@@ -59,7 +59,10 @@ def test_the_heat_map_says_wait_price_and_risk(site: Site, client: Client) -> No
     for query in (f"class={name}&count={gpus + 1}", "class=nothing", f"class={name}&tier=nothing"):
         assert site.researcher.get(f"heatmap?{query}").status_code == 422, query
     client.force_login(site.people["researcher"])
-    page = client.get(f"/t/{site.tenant.slug}/heatmap?class={name}&show=price")
+    same = flat(client.get(f"/t/{site.tenant.slug}/heatmap?class={name}&show=price").content.decode())
+    assert "the same at every hour of this week" in same
+    assert "a wait of 24 h" not in same
+    page = client.get(f"/t/{site.tenant.slug}/heatmap?class={name}&show=wait")
     assert page.status_code == 200
     assert "a wait of 24 h" in flat(page.content.decode())
     assert "See the quote" in flat(page.content.decode())

@@ -38,8 +38,8 @@ def test_the_page_has_both_periods_and_their_difference(site: Site, client: Clie
     row = page[page.index("GPU-hours booked") :][:250]
     assert all(f">{text}<" in row for text in ("9.0", "4.0", "+125 %"))
     assert "12 Oct 2026 – 18 Oct 2026" in page
-    assert "the times have different lengths" not in page
-    assert "the times have different lengths" in flat(
+    assert "the periods have different lengths" not in page
+    assert "the periods have different lengths" in flat(
         client.get(f"{PAGE}?{WEEKS.replace('10-05', '10-01')}").content.decode()
     )
 
@@ -97,7 +97,15 @@ def test_it_is_of_those_that_the_reader_may_see(site: Site, client: Client) -> N
     assert client.get(f"{PAGE}?{WEEKS}&project=hidden").status_code == 404
     client.force_login(site.people["operator"])
     page = flat(client.get(f"/ops/insights/compare?{WEEKS}").content.decode())
-    assert "GPU-hours idle while somebody waited" in page
+    assert "Free while somebody waited, in GPU-hours" in page
+
+
+def test_at_first_this_week_is_compared_with_the_one_before(site: Site, client: Client) -> None:
+    client.force_login(site.people["admin"])
+    page = flat(client.get(PAGE).content.decode())
+    today = datetime.now(UTC).date()
+    for day in (today - timedelta(days=6), today, today - timedelta(days=13), today - timedelta(days=7)):
+        assert f"{day.day} {day:%b %Y}" in page
 
 
 def test_rest_refuses_days_at_the_ends_of_time(site: Site) -> None:

@@ -245,9 +245,9 @@ def test_the_page_shows_costs_and_saves_a_limit(site: Site, campaign: Campaign, 
     client.force_login(site.people["viewer"])
     page = shown(client, address)
     assert "€60.00" in page
-    assert "Most spend per unit" not in page
+    assert "Limit of the cost per unit" not in page
     client.force_login(site.people["lead"])
-    assert "Most spend per unit" in shown(client, address)
+    assert "Limit of the cost per unit" in shown(client, address)
     form = {"act": "limit", "most": "50", "count": "1000", "unit": "step", "action": "notify"}
     assert client.post(address, form).status_code == 302
     page = shown(client, address)

@@ -169,7 +169,7 @@ def test_the_pages_say_what_was_learnt_and_what_was_not_measured(site: Site) -> 
     assert "Waits for input" in page
     one = flat(client.get(f"{base}/workloads/{site.project.slug}/protein-fold").content.decode())
     assert "Often waits for data" in one
-    assert "So in 2 of 2 runs" in one
+    assert "Seen in 2 of 2 runs" in one
     dark = flat(client.get(f"{base}/workloads/{site.project.slug}/dark").content.decode())
     assert "No verdict: that needs 2 runs" in dark
     card = flat(client.get(f"{base}/bookings/{booking.label}").content.decode())

@@ -261,5 +261,5 @@ def test_a_driver_that_changed_is_named_on_the_page_and_in_rest(site: Site) -> N
     client = Client()
     client.force_login(site.people["researcher"])
     page = client.get(f"/t/{site.tenant.slug}/workloads/{site.project.slug}/training").content.decode()
-    assert "The rate is of 3 runs with driver 570.86, the last 4 days ago." in flat(page)
+    assert "Rate of 3 runs with driver 570.86, the last 4 days ago." in flat(page)
     assert "Runs with another driver no longer count." in flat(page)

@@ -326,7 +326,7 @@ def test_an_admin_sets_it_up_on_the_page(provider: Provider) -> None:
     provider.person("mara", groups=["gpu-users"])
     sign_in_by(provider, Client(), "helix", "mara")
     assert roles_of(person_of("mara")) == {"folding": "researcher"}
-    assert "1 person has signed in by the provider" in browser.get(site.page).content.decode()
+    assert "signed in: 1 person" in browser.get(site.page).content.decode()
     assert browser.post(site.page, {"act": "test"}).status_code == 302
     row = re.search(r'name="id" value="([-0-9a-f]+)"', browser.get(site.page).content.decode())
     assert row is not None

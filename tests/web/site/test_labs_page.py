@@ -52,6 +52,8 @@ def test_who_lends_is_named_and_the_sums_agree() -> None:
     vision, robotics, speech, idle = _with_flow(rows)
     assert use_words(vision) == "8 own + 2 borrowed from Robotics"
     assert use_words(speech) == "2 own + 1 borrowed from other organisations"
+    spare = OwnerUse("Spare", 1, 5 * GPU, 2 * GPU, None, inside=GPU, lenders=("Vision",))
+    assert use_words(spare) == "2 own + 2 unassigned + 1 borrowed from Vision"
     assert (robotics.lent, use_words(robotics), use_words(idle)) == (
         2 * GPU,
         "1 in use",
@@ -208,7 +210,7 @@ class TestPage:
             return {"act": "save", f"guaranteed:h100:{project}": guaranteed}
 
         kept = client.post("/t/own/quotas", share("vision", "3"), follow=True)
-        assert "Vision: 3 guaranteed" in _text(kept.content)
+        assert "Vision, H100: 3 guaranteed" in _text(kept.content)
         over = client.post("/t/own/quotas", share("vision", "5"))
         assert over.status_code == 422
         assert "The lab Robotics is guaranteed 4" in _text(over.content)

@@ -68,7 +68,8 @@ def test_a_quota_is_split_in_gpus_and_kept_in_units(admin: Client, tenant: Tenan
         quota = Quota.objects.get(project=project)
     assert (quota.guaranteed_units, quota.limit_units) == (140_000, None)
     assert quota.lend_limit_units == 84_000
-    assert "borrows without a limit, lends at most 1.5" in _text(answer.content)
+    said = "Vision, H100: 2.5 guaranteed, may borrow without a limit, lends at most 1.5."
+    assert said in _text(answer.content)
 
 
 def test_the_page_says_for_how_long_a_tier_that_is_never_paused_borrows(

@@ -54,7 +54,7 @@ def test_an_admin_invites_and_the_person_accepts(admin: Client, tenant: Tenant) 
     project, user = a_project(tenant, "vision"), a_user("mara")
     form = {"act": "invite", "project": "vision", "to": "Mara", "role": "lead"}
     answer = admin.post("/t/own/people", form, follow=True)
-    assert "Invited mara as project lead." in _text(answer.content)
+    assert "Invited mara to Vision as project lead." in _text(answer.content)
     with tenant_tx(tenant.id):
         assert not Membership.objects.filter(user=user).exists()
     invited = Client()

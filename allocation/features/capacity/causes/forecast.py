@@ -43,12 +43,12 @@ class ForecastRuleTerms:
     gpu_class: str = term("GPU class", says="Each class has a rule of its own.", max_length=40)
     hours: int = term(
         "Hours of shortage, at least",
-        "So many hours in which more is expected to be needed than the site has.",
+        "Hours in which more GPUs are expected to be needed than the site has.",
         min_value=1,
         max_value=MOST_DAYS * DAY_HOURS,
     )
-    days: int = term("Within so many days", "At most 14.", min_value=1, max_value=MOST_DAYS)
-    count: int = term("GPUs, at most", "At the same time.", min_value=1, max_value=MOST_GPUS)
+    days: int = term("Days to look ahead", "At most 14.", min_value=1, max_value=MOST_DAYS)
+    count: int = term("GPUs at the same time, at most", "", min_value=1, max_value=MOST_GPUS)
     most_cost: Decimal = term(
         "Money in a month, at most",
         "For all that the rule rents in a calendar month (UTC).",

@@ -29,7 +29,7 @@ from tenants.platform.errors import Refused
 from tenants.platform.rest.fields import Strict, validated
 from tenants.web.parts import Field
 
-NAMES = {CHEAPEST: "The cheapest", PRESENT: "Own GPUs of now", TRIED: "Yours"}
+NAMES = {CHEAPEST: "The cheapest", PRESENT: "GPUs of today", TRIED: "Yours"}
 ABOUT = {
     OWN: "stands at the site, paid in every hour",
     RESERVED: "rented for months, paid in every hour",
