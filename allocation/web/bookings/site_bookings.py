@@ -97,9 +97,9 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "allocation/ops_bookings.html", context, status=status)
 
 
-NEWEST = ("-submitted", "-id")
+NEWEST = ("-submitted", "-number", "-id")
 ORDERS: dict[str, tuple[str | OrderBy, ...]] = {
-    "oldest": ("submitted", "id"),
+    "oldest": ("submitted", "number", "id"),
     "start": (Coalesce("planned_starts", "starts").asc(nulls_last=True), "submitted", "id"),
     "cost": ("-hold_amount", "-submitted", "-id"),
     "tenant": ("tenant__name", *NEWEST),
@@ -205,7 +205,7 @@ def _choices(wanted: SiteFilter) -> list[tuple[str, str, list[tuple[str, str]], 
     classes = list(GpuClass.objects.values_list("slug", "label"))
     nodes = list(Node.objects.order_by("name").values_list("name", "name"))
     return [
-        ("tenant", "All tenants", tenants, wanted.tenant),
+        ("tenant", "All organisations", tenants, wanted.tenant),
         ("tier", "All tiers", tiers, wanted.tier),
         ("class", "All classes", classes, wanted.gpu_class),
         ("node", "All nodes", nodes, wanted.node),
