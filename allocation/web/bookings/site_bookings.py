@@ -38,6 +38,7 @@ from allocation.services.operate.bulk import (
 from allocation.services.quotes.start_checks import is_delay
 from allocation.web.bookings.booking_pages import booking_rows
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
+from allocation.web.bookings.operator_words import operator_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.words.reasons import stored_sentence
 from tenants.access import PlatformActor
@@ -195,7 +196,8 @@ def _why(booking: Booking) -> str:
     """Why it waits, in one sentence: the decision's first reason has the longest delay."""
     if booking.state not in WAITING:
         return ""
-    return next((stored_sentence(each) for each in booking.reasons if is_delay(each)), "")
+    why = next((stored_sentence(each) for each in booking.reasons if is_delay(each)), "")
+    return operator_words(why, booking)
 
 
 def _choices(wanted: SiteFilter) -> list[tuple[str, str, list[tuple[str, str]], str]]:
