@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 ACTIONS = {
@@ -187,6 +187,15 @@ FIELDS = {
     "key_version": "key version",
     "lend_limit_units": "lends at most",
     "most_cost": "at most",
+    "first": "first bookings of a person",
+    "issue": "of the issue",
+    "is_shared": "for everybody",
+    "list": "list of",
+    "query": "filter",
+    "request": "what is booked",
+    "steps": "who approves",
+    "is_hard": "stops bookings at its end",
+    "warn_percent": "warns at percent",
     "open_places": "allocations in use",
     "url": "address",
 }
@@ -233,15 +242,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The names of GPU classes and tiers by slug, as pages show them."""
+    """The names of GPU classes and tiers by slug, and of projects, as pages show them."""
 
     classes: Mapping[str, str]
     tiers: Mapping[str, str]
+    projects: Mapping[str, str] = field(default_factory=dict)
+    """By id and by short name."""
 
     def of(self, name: str) -> Mapping[str, str]:
         """The names of what a part of a detail, or a kind of object, refers to."""
         if name in ("tier", "tier_id", "tiers"):
             return self.tiers
+        if name in ("project", "in_project"):
+            return self.projects
         return self.classes if name in ("gpu_class", "gpu_class_id", "classes") else {}
 
     def field(self, name: str) -> str:
@@ -275,23 +288,34 @@ def object_name(kind: str, identifier: str, detail: Mapping[str, Any], labels: L
     found = []
     for name in NAMED_BY.get(kind, ()):
         value = next((str(part[name]) for part in parts if part.get(name)), "")
+        if kind == "project":
+            value = labels.projects.get(value, value)
         found += ["a project" if is_uuid_text(value) else value] if value else []
     known = labels.of(kind).get(identifier, identifier)
     return " ".join(found) or NAMELESS.get(kind, known)
 
 
-def changes_of(detail: Mapping[str, Any]) -> Iterator[Change]:
-    """The changed values, and the other details of the entry."""
+def changes_of(detail: Mapping[str, Any], zone: tzinfo = UTC) -> Iterator[Change]:
+    """The changed values, and the other details of the entry, with times of a zone. A new thing that lacks
+    a part or answers it with no has no line for it, nor for the state in which all begin."""
     before, after = _part(detail, "before"), _part(detail, "after")
     for name in dict.fromkeys((*before, *after)):
         if isinstance(before.get(name, after.get(name)), dict):
             continue
-        old, new = _words(name, before, name in before), _words(name, after, name in after)
+        if name not in before and _is_empty(name, after.get(name)):
+            continue
+        old, new = _words(name, before, zone), _words(name, after, zone)
         if old != new:
             yield Change(_field(name), old, new)
     for name, value in detail.items():
-        if name not in NO_CHANGE and not isinstance(value, dict):
-            yield Change(_field(name), "", _value(name, value))
+        if name not in NO_CHANGE and not isinstance(value, dict) and not _is_empty(name, value):
+            yield Change(_field(name), "", _value(name, value, zone))
+
+
+def _is_empty(name: str, value: object) -> bool:
+    if name.endswith("_limit_units"):
+        return False
+    return value is None or value is False or value in ("", []) or (name, value) == ("state", "requested")
 
 
 def _part(detail: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -303,11 +327,11 @@ def _field(name: str) -> str:
     return FIELDS.get(name, name.removesuffix("_seconds").removesuffix("_units").replace("_", " "))
 
 
-def _words(name: str, part: Mapping[str, Any], is_there: bool) -> str:  # noqa: FBT001
-    return _value(name, part[name]) if is_there else ""
+def _words(name: str, part: Mapping[str, Any], zone: tzinfo) -> str:
+    return _value(name, part[name], zone) if name in part else ""
 
 
-def _value(name: str, value: object) -> str:
+def _value(name: str, value: object, zone: tzinfo) -> str:
     if value is None or value in ("", []):
         return "no limit" if name.endswith("_limit_units") else "none"
     if isinstance(value, bool):
@@ -318,18 +342,20 @@ def _value(name: str, value: object) -> str:
         return _length(value)
     if isinstance(value, int) and name.endswith("_units"):
         return _gpus(value)
-    return _moment(value) if isinstance(value, str) else str(value)
+    return _moment(value, zone) if isinstance(value, str) else str(value)
 
 
-def _moment(text: str) -> str:
-    """A time in UTC as text for people, and an amount without the zeros after its cents."""
+def _moment(text: str, zone: tzinfo) -> str:
+    """A time of a zone as text for people, and an amount without the zeros after its cents."""
     try:
         found = datetime.fromisoformat(text) if len(text) > len("2026-11-22") else None
     except ValueError:
         found = None
     if found is None:
         return _AMOUNT.sub(r"\1", text)
-    return f"{found.day} {found:%b %Y %H:%M} UTC"
+    if found.tzinfo is not None:
+        found = found.astimezone(zone)
+    return f"{found.day} {found:%b %Y %H:%M}{' UTC' * (zone == UTC)}"
 
 
 def _gpus(units: int) -> str:

@@ -33,6 +33,7 @@ from tenants.services.sealed_log.search import (
     log_labels,
     log_names,
     log_page,
+    log_people,
     seal_state,
     verified_last,
 )
@@ -76,10 +77,11 @@ TENANT_LINKS = {
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A log entry; `words` are the text before and after the object's name."""
+    """A log entry; `words` are the text before and after the object's name, `account` the sign-in name."""
 
     at: datetime
     who: str
+    account: str
     words: tuple[str, str]
     name: str
     href: str
@@ -94,6 +96,15 @@ class LogRow:
         if name and self.href:
             name = format_html('<a class="link" href="{}">{}</a>', self.href, name)
         return format_html("{}{}{}", before, name, behind)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNames:
+    """The sign-in names and the names of people by account, and the names of classes, tiers and projects."""
+
+    accounts: Mapping[int, str]
+    people: Mapping[int, str]
+    labels: Labels
 
 
 class LogForm(forms.Form):
@@ -166,8 +177,8 @@ def log_lines(
         .exclude(object_kind__in=without)
     )
     rows = list(entries[:most])
-    names, labels = log_names(rows), log_labels()
-    return [_row(entry, names, labels, base) for entry in rows]
+    names = LogNames(log_names(rows), log_people(rows), log_labels(tenant_id))
+    return [_row(entry, names, base) for entry in rows]
 
 
 def _context(
@@ -176,12 +187,13 @@ def _context(
     form = LogForm(request.GET)
     form.is_valid()
     page = log_page(log_entries(tenant_id, form.wanted(own)), request.GET.get("after", ""))
-    names, labels = log_names(page.entries), log_labels()
+    names = LogNames(log_names(page.entries), log_people(page.entries), log_labels(tenant_id))
     asked = {name: form.data.get(name, "") for name in form.fields if form.data.get(name)}
     return {
         "form": form,
         "asked": {name: form.data.get(name, "") for name in form.fields},
-        "rows": [_row(entry, names, labels, base) for entry in page.entries],
+        "rows": (rows := [_row(entry, names, base) for entry in page.entries]),
+        "has_addresses": any(row.address for row in rows),
         "is_own": own is not None,
         "kinds": [
             ("", "All kinds"),
@@ -197,20 +209,21 @@ def _context(
     }
 
 
-def _row(entry: AuditEntry, names: Mapping[int, str], labels: Labels, base: str) -> LogRow:
+def _row(entry: AuditEntry, names: LogNames, base: str) -> LogRow:
     before, _, behind = ACTIONS.get(entry.action, f"{entry.action}: {{object}}").partition("{object}")
     has_object = "{object}" in ACTIONS.get(entry.action, "{object}")
-    detail = with_labels(log_detail(entry, names), labels)
-    name = object_name(entry.object_kind, entry.object_id, detail, labels) if has_object else ""
+    detail = with_labels(log_detail(entry, names.accounts), names.labels)
+    name = object_name(entry.object_kind, entry.object_id, detail, names.labels) if has_object else ""
     if entry.object_kind == "user" and name.isdecimal():
-        name = names.get(int(name), name)
+        name = names.accounts.get(int(name), name)
     return LogRow(
         at=entry.at,
-        who=_who(entry, names),
+        who=_who(entry, names.people),
+        account=names.accounts.get(entry.actor_id or 0, ""),
         words=(before, behind),
         name=name,
         href=_href(entry, name, base),
-        changes=tuple(changes_of(detail)),
+        changes=tuple(changes_of(detail, timezone.get_current_timezone())),
         address=str(entry.detail.get("address", "")),
     )
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import call_command
@@ -227,11 +228,17 @@ def test_rest_has_both_logs_for_those_who_may_read_them() -> None:
 
 
 def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
-    nested = {"before": None, "after": {"document": {"a": 1}, "is_open": True, "by": None}}
+    nested = {"before": {"by": "x"}, "after": {"document": {"a": 1}, "is_open": True, "by": None}}
     assert [(each.name, each.after) for each in changes_of(nested)] == [
-        ("open", "yes"),
         ("drain by", "none"),
+        ("open", "yes"),
     ]
+    # What a new thing doesn't have is no line, and a time is that of the reader.
+    until = "2027-01-15T09:00:00+00:00"
+    new = {"after": {"cost": None, "first": False, "state": "requested", "until": until}}
+    berlin = [(each.name, each.after) for each in changes_of(new, ZoneInfo("Europe/Berlin"))]
+    assert berlin == [("until", "15 Jan 2027 10:00")]
+    assert [each.after for each in changes_of(new)] == ["15 Jan 2027 09:00 UTC"]
 
 
 def test_changes_of_quotas_and_money_are_in_gpus_and_cents() -> None:

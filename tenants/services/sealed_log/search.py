@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import BooleanField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from tenants.models import AuditEntry, AuditSeal, GpuClass, Tier, User
+from tenants.models import AuditEntry, AuditSeal, GpuClass, Project, Tier, User
 from tenants.rules.audit_words import Labels
 from tenants.services.sealed_log.chain import ENTRIES
 
@@ -122,10 +122,19 @@ def log_names(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
     return dict(User.objects.filter(id__in=wanted).values_list("id", "username"))
 
 
-def log_labels() -> Labels:
-    """The names of GPU classes and tiers, as pages show them."""
+def log_people(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
+    """The names of actors as other pages show them, by the id of the account."""
+    wanted = {entry.actor_id for entry in entries if entry.actor_id is not None}
+    return {each.id: each.display_name for each in User.objects.filter(id__in=wanted)}
+
+
+def log_labels(tenant_id: UUID | None = None) -> Labels:
+    """The names of GPU classes and tiers, and of the projects of a tenant, as pages show them."""
     classes = dict(GpuClass.objects.values_list("slug", "label"))
-    return Labels(classes, dict(Tier.objects.values_list("slug", "name")))
+    tiers = dict(Tier.objects.values_list("slug", "name"))
+    rows = Project.objects.filter(tenant_id=tenant_id).values_list("id", "slug", "name") if tenant_id else ()
+    projects = {key: name for id_, slug, name in rows for key in (str(id_), slug)}
+    return Labels(classes, tiers, projects)
 
 
 def log_detail(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:
