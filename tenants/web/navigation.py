@@ -143,7 +143,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
     (
         "People",
         (
-            Page("Tenants", "tenants", "people", "organisations customers"),
+            Page("Organisations", "tenants", "people", "tenants customers"),
             Page("Accounts", "accounts", "user", "passwords operators"),
             Page("Access", "access", "shield", "read as organisation"),
             Page("Roles", "roles", "shield", "operators rights second person"),
