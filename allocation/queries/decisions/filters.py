@@ -59,7 +59,9 @@ def decisions_found(wanted: DecisionFilter) -> QuerySet[Decision]:
 def events_by_decision(numbers: Collection[int]) -> dict[int, list[BookingEvent]]:
     """Returns for operators the events of these decisions with their bookings, by decision, the
     oldest first."""
-    rows = BookingEvent.objects.annotate(decided=DecisionOf(F("detail"))).select_related("booking")
+    rows = BookingEvent.objects.annotate(decided=DecisionOf(F("detail"))).select_related(
+        "booking__tenant", "booking__project"
+    )
     tenants = list(Tenant.objects.values_list("id", flat=True))
     rows = rows.filter(tenant_id__in=tenants, decided__isnull=False, decided__in=numbers)
     found: dict[int, list[BookingEvent]] = defaultdict(list)

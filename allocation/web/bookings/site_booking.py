@@ -52,7 +52,7 @@ def ops_booking(request: HttpRequest, operator: User, booking_id: UUID) -> HttpR
         "ahead": operator_lines(ahead_lines(waits.ahead), booking),
         "holders": operator_lines(holder_lines(waits.holders, zone, now), booking),
         "changes": operator_lines(change_lines(waits.changes, zone, now), booking),
-        "events": history_of(booking),
+        "events": [(event, operator_words(event.text, booking)) for event in history_of(booking)],
         "is_open": booking.state in OPEN,
         "longest": LONGEST_TEXT,
     }

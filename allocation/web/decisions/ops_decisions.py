@@ -18,6 +18,7 @@ from allocation.queries.decisions.samples import sample_report
 from allocation.queries.fleet.claims import ClaimsReport, TenantClaims, claims_report
 from allocation.services.decide.decision_log import decision_counts
 from allocation.services.policy.policies import policy_of
+from allocation.web.bookings.operator_words import operator_words
 from allocation.web.parts.times import length_words
 from tenants.access import PlatformActor
 from tenants.models import Tenant, User
@@ -59,12 +60,25 @@ PLAN_WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class BookingChange:
+    """What became of a booking, as a sentence that names its organisation."""
+
+    event: BookingEvent
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Returns the booking's name, or its number."""
+        return self.event.booking.name or self.event.booking.label
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionRow:
     """A decision, what became of bookings by it (`more`: of how many others), and, without that, its
     outcome as text. `caveat`: what of its plan was not written."""
 
     decision: Decision
-    changes: tuple[BookingEvent, ...]
+    changes: tuple[BookingChange, ...]
     more: int
     outcome: str
     caveat: str
@@ -181,7 +195,9 @@ def _decision_row(decision: Decision, events: Sequence[BookingEvent]) -> Decisio
     last = tuple({event.booking_id: event for event in events}.values())
     return DecisionRow(
         decision,
-        changes=last[:CHANGES_SHOWN],
+        changes=tuple(
+            BookingChange(event, operator_words(event.text, event.booking)) for event in last[:CHANGES_SHOWN]
+        ),
         more=max(0, len(last) - CHANGES_SHOWN),
         outcome="" if last else _outcome(decision),
         caveat=_caveat(decision),

@@ -45,7 +45,7 @@ QUESTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
         (
             Question(
                 "victim_rules",
-                "A running booking may be paused when",
+                "What may pause a running booking",
                 "Only bookings in tiers that can be paused. Nothing ticked: nobody is ever paused.",
             ),
             Question(
