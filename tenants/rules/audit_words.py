@@ -1,7 +1,7 @@
 """Texts of log entries: the action, its object, and the changed values. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -182,6 +182,8 @@ FIELDS = {
     "gpu_class": "GPU class",
     "gpu_class_id": "GPU class",
     "gpus": "GPUs",
+    "grams": "g of CO₂ per kWh, by hour",
+    "has_email": "has e-mail",
     "is_open": "open",
     "jump_seconds": "jump of the clock",
     "key_version": "key version",
@@ -197,7 +199,10 @@ FIELDS = {
     "is_hard": "stops bookings at its end",
     "warn_percent": "warns at percent",
     "open_places": "allocations in use",
+    "price": "price per kWh, by hour",
+    "scratch_gb": "scratch space, GB",
     "url": "address",
+    "username": "sign-in name",
 }
 # By kind, the part of `detail` that names an object whose id means nothing to people.
 NAMED_BY = {
@@ -227,6 +232,8 @@ NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", 
 _SETUP = "set-up in "
 _DAY = 86_400
 _UNITS_PER_GPU = 56_000
+_DAY_HOURS = 24
+_NUMBER = re.compile(r"^\d+(\.\d+)?$")
 # An amount of money as the database has it, "80.000000": what follows the cents are zeros.
 _AMOUNT = re.compile(r"^(-?\d+\.\d\d)0+$")
 
@@ -248,6 +255,8 @@ class Labels:
     tiers: Mapping[str, str]
     projects: Mapping[str, str] = field(default_factory=dict)
     """By id and by short name."""
+    cores: frozenset[str] = frozenset()
+    """The labels of classes of CPU cores, whose quotas are in cores."""
 
     def of(self, name: str) -> Mapping[str, str]:
         """The names of what a part of a detail, or a kind of object, refers to."""
@@ -295,21 +304,32 @@ def object_name(kind: str, identifier: str, detail: Mapping[str, Any], labels: L
     return " ".join(found) or NAMELESS.get(kind, known)
 
 
-def changes_of(detail: Mapping[str, Any], zone: tzinfo = UTC) -> Iterator[Change]:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How values of an entry are read: with times of a zone, and quotas in GPUs or cores."""
+
+    zone: tzinfo
+    unit: str
+
+
+def changes_of(
+    detail: Mapping[str, Any], zone: tzinfo = UTC, cores: Collection[str] = ()
+) -> Iterator[Change]:
     """The changed values, and the other details of the entry, with times of a zone. A new thing that lacks
     a part or answers it with no has no line for it, nor for the state in which all begin."""
     before, after = _part(detail, "before"), _part(detail, "after")
+    reading = _Reading(zone, "core" if {**before, **after}.get("gpu_class") in cores else "GPU")
     for name in dict.fromkeys((*before, *after)):
         if isinstance(before.get(name, after.get(name)), dict):
             continue
         if name not in before and _is_empty(name, after.get(name)):
             continue
-        old, new = _words(name, before, zone), _words(name, after, zone)
+        old, new = _words(name, before, reading), _words(name, after, reading)
         if old != new:
             yield Change(_field(name), old, new)
     for name, value in detail.items():
         if name not in NO_CHANGE and not isinstance(value, dict) and not _is_empty(name, value):
-            yield Change(_field(name), "", _value(name, value, zone))
+            yield Change(_field(name), "", _value(name, value, reading))
 
 
 def _is_empty(name: str, value: object) -> bool:
@@ -327,22 +347,22 @@ def _field(name: str) -> str:
     return FIELDS.get(name, name.removesuffix("_seconds").removesuffix("_units").replace("_", " "))
 
 
-def _words(name: str, part: Mapping[str, Any], zone: tzinfo) -> str:
-    return _value(name, part[name], zone) if name in part else ""
+def _words(name: str, part: Mapping[str, Any], reading: _Reading) -> str:
+    return _value(name, part[name], reading) if name in part else ""
 
 
-def _value(name: str, value: object, zone: tzinfo) -> str:
+def _value(name: str, value: object, reading: _Reading) -> str:
     if value is None or value in ("", []):
         return "no limit" if name.endswith("_limit_units") else "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return _listed([str(each) for each in value])
     if isinstance(value, int) and name.endswith(("_seconds", "_after")):
         return _length(value)
     if isinstance(value, int) and name.endswith("_units"):
-        return _gpus(value)
-    return _moment(value, zone) if isinstance(value, str) else str(value)
+        return _amount(value, reading.unit)
+    return _moment(value, reading.zone) if isinstance(value, str) else str(value)
 
 
 def _moment(text: str, zone: tzinfo) -> str:
@@ -358,10 +378,17 @@ def _moment(text: str, zone: tzinfo) -> str:
     return f"{found.day} {found:%b %Y %H:%M}{' UTC' * (zone == UTC)}"
 
 
-def _gpus(units: int) -> str:
-    return f"{units / _UNITS_PER_GPU:.3f}".rstrip("0").rstrip(".") + (
-        " GPU" if units == _UNITS_PER_GPU else " GPUs"
-    )
+def _listed(values: Sequence[str]) -> str:
+    """`a1, a2`; of the numbers of a day's hours the least and the most."""
+    if len(values) != _DAY_HOURS or not all(_NUMBER.match(each) for each in values):
+        return ", ".join(values)
+    least, most = min(values, key=float), max(values, key=float)
+    return least if least == most else f"{least} to {most}"
+
+
+def _amount(units: int, unit: str) -> str:
+    text = f"{units / _UNITS_PER_GPU:.3f}".rstrip("0").rstrip(".")
+    return f"{text} {unit}" if units == _UNITS_PER_GPU else f"{text} {unit}s"
 
 
 def _length(seconds: int) -> str:

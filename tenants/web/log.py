@@ -223,12 +223,14 @@ def _row(entry: AuditEntry, names: LogNames, base: str) -> LogRow:
         words=(before, behind),
         name=name,
         href=_href(entry, name, base),
-        changes=tuple(changes_of(detail, timezone.get_current_timezone())),
+        changes=tuple(changes_of(detail, timezone.get_current_timezone(), names.labels.cores)),
         address=str(entry.detail.get("address", "")),
     )
 
 
 def _who(entry: AuditEntry, names: Mapping[int, str]) -> str:
+    if entry.actor_id is None and entry.action == "operator.created":
+        return "The set-up"
     if entry.actor_id is None:
         return "Somebody" if entry.object_kind == "user" else SYSTEM
     # The tenant never learns the name of a person who declines.

@@ -48,10 +48,16 @@ class NavItem:
 
 @dataclass(frozen=True, slots=True)
 class NavGroup:
-    """Links under one heading; the first group has none."""
+    """Links under one heading; the first group has none. `folds`: closed unless the current page is in it."""
 
     label: str
     items: tuple[NavItem, ...]
+    folds: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its links are shown without a click."""
+        return not self.folds or any(each.is_current for each in self.items)
 
 
 # Addresses are literal: reverse() would need the views of every app.
@@ -137,7 +143,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
     (
         "People",
         (
-            Page("Tenants", "tenants", "people", "organisations customers"),
+            Page("Organisations", "tenants", "people", "tenants customers"),
             Page("Accounts", "accounts", "user", "passwords operators"),
             Page("Access", "access", "shield", "read as organisation"),
             Page("Roles", "roles", "shield", "operators rights second person"),
@@ -286,7 +292,8 @@ def navigation(
     for label, pages in OPERATOR_NAV:
         items = tuple(_item(at, "/ops/", each) for each in pages if _is_open(each, rights))
         if items:
-            groups.append(NavGroup(f"{lead}: {label.lower()}" if lead and label else label or lead, items))
+            name = f"{lead}: {label.lower()}" if lead and label else label or lead
+            groups.append(NavGroup(name, items, folds=bool(label)))
     return tuple(groups)
 
 

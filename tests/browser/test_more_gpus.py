@@ -15,10 +15,10 @@ def test_a_play_is_asked_for_and_its_progress_comes_by_itself(running: Site) -> 
         sign_in(page, running, running.people["operator"])
         page.goto(f"{running.url}/ops/capacity/trials")
         page.fill("input[name=gpus]", "2")
-        page.click("button:has-text('Play')")
+        page.click("button:has-text('Start the trial')")
         part = page.locator("#more-gpus")
         expect(part).to_contain_text("2 more")
         if part.get_attribute("data-live-every"):
             with page.expect_request(lambda sent: sent.headers.get("x-fragment") == "1"):
                 pass
-        expect(part).to_contain_text("with the GPUs of now", timeout=120_000)
+        expect(part).to_contain_text("with the present GPUs", timeout=120_000)

@@ -241,6 +241,13 @@ def test_changes_leave_out_documents_and_say_values_as_people_do() -> None:
     assert [each.after for each in changes_of(new)] == ["15 Jan 2027 09:00 UTC"]
 
 
+def test_changes_are_in_cores_and_have_the_range_of_a_day() -> None:
+    cores = {"gpu_class": "CPU cores", "guaranteed_units": 24 * 56_000}
+    of_zone = {"price": ["0.12"] * 8 + ["0.30"] * 16}
+    found = changes_of({"after": cores | of_zone}, UTC, {"CPU cores"})
+    assert [each.after for each in found] == ["CPU cores", "24 cores", "0.12 to 0.30"]
+
+
 def test_changes_of_quotas_and_money_are_in_gpus_and_cents() -> None:
     quota = {"guaranteed_units": 336_000, "lend_limit_units": None, "borrow_limit_units": 8_000}
     plan = {"gpu_class_id": "h100", "gpus": 4, "most_cost": "80.000000", "rate": "0.125000"}

@@ -59,6 +59,13 @@ class ClassCapacity:
     weeks: list[WeekShort] = field(default_factory=list)
     more: list[More] = field(default_factory=list)
     headroom: HeadroomUse | None = None
+    noun: str = "GPU"
+    """What one unit of it is called: `GPU`, or `core` of a host."""
+
+    @property
+    def is_short(self) -> bool:
+        """Returns whether any of its units were or may be missing."""
+        return max(self.was, self.upper) >= LEAST_MISSING
 
     @property
     def price_words(self) -> str:
@@ -90,8 +97,8 @@ def capacity_answer(rows: Sequence[ClassCapacity]) -> str:
     """Returns in a sentence of which classes GPUs are expected to be missing."""
     short = [row.label for row in rows if row.expected >= LEAST_MISSING]
     if not short:
-        return "No GPUs are expected to be missing in the next two weeks"
-    return f"GPUs are expected to be missing in the next two weeks: {', '.join(short)}"
+        return "No shortage is expected in the next two weeks"
+    return f"A shortage is expected in the next two weeks: {', '.join(short)}"
 
 
 def capacity_report(now: datetime) -> list[ClassCapacity]:
@@ -119,6 +126,7 @@ def capacity_report(now: datetime) -> list[ClassCapacity]:
                 ],
                 [_more(each, forecast.middle, forecast.high, there, (plain, currency)) for each in MORE],
                 uses.get(name),
+                forecast.gpu_class.noun,
             )
         )
     return found

@@ -1,5 +1,6 @@
 """The page that drafts a scenario: what a version of the policy also sets of tiers, quotas and prices."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -41,13 +42,15 @@ FIRST = (
 """The terms of tiers that are shown at once; the others fold away."""
 QUOTA_COLUMNS = {
     "guaranteed_units": "Guaranteed GPUs",
-    "borrow_limit_units": "Borrows at most",
+    "borrow_limit_units": "May borrow",
     "lend_limit_units": "Lends at most",
     "weight": "Weight",
-    "cap_gpu_hours": "At most, GPU-hours",
-    "cap_days": "in so many days",
-    "cap_carries": "Carries over the rest",
+    "cap_gpu_hours": "GPU-hours at most",
+    "cap_days": "per days",
+    "cap_carries": "Carry over the rest",
 }
+# A price as the database has it, "3.3600": what follows the cents are zeros.
+_CENTS = re.compile(r"^(\d+\.\d\d)0+$")
 YES_NO = (("yes", "yes"), ("no", "no"))
 
 
@@ -112,7 +115,7 @@ def scenario_page(request: HttpRequest, operator: User, number: int, now: dateti
     version = policy_version(number)
     asked = request.POST if request.method == "POST" else request.GET
     tenants = list(Tenant.objects.order_by("slug").values_list("slug", "name"))
-    classes = list(GpuClass.objects.order_by("slug").values_list("slug", "label"))
+    classes = list(GpuClass.objects.order_by("order", "slug").values_list("slug", "label"))
     tenant, gpu_class = _chosen(asked.get("tenant"), tenants), _chosen(asked.get("gpu_class"), classes)
     present = present_values(scenario_keys(tenant, gpu_class))
     kept = scenario_read(version.scenario) if version.state != PolicyVersion.State.LIVE else {}
@@ -198,11 +201,12 @@ def _prices(inputs: list[Input], tiers: Mapping[str, str], classes: Mapping[str,
         tier = tiers.get(key[1].partition("/")[2], "")
         return f"{tier}, peak" if key[2] == PEAK else tier
 
-    order = {slug: at for at, slug in enumerate(tiers)}
+    of_tiers, of_classes = ({slug: at for at, slug in enumerate(names)} for names in (tiers, classes))
 
-    def place(each: Input) -> tuple[str, bool, int]:
+    def place(each: Input) -> tuple[int, str, bool, int]:
         gpu_class, _, tier = each.key[1].partition("/")
-        return gpu_class, each.key[2] == PEAK, order.get(tier, len(order))
+        at = of_classes.get(gpu_class, len(classes))
+        return at, gpu_class, each.key[2] == PEAK, of_tiers.get(tier, len(tiers))
 
     ordered = sorted(inputs, key=place)
     return Group(
@@ -242,8 +246,10 @@ def _choices(key: Key, present: Value) -> tuple[tuple[str, str], ...]:
 
 def _text(key: Key, value: Value) -> str:
     """A value as it is typed: lengths with their units."""
-    is_length = key[2].endswith("_seconds") and isinstance(value, int)
-    return seconds_text(int(value or 0)) if is_length else value_text(key[2], value)
+    if key[2].endswith("_seconds") and isinstance(value, int):
+        return seconds_text(value)
+    text = value_text(key[2], value)
+    return _CENTS.sub(r"\1", text) if key[0] == "price" else text
 
 
 def _changed(typed: Mapping[Key, str], present: Values, kept: Values) -> Values:

@@ -38,13 +38,16 @@ _PREFERS = (("none", "Nothing"), *TierEnergy.Prefers.choices)
 
 @dataclass(frozen=True, slots=True)
 class ZoneRow:
-    """A zone with its part of the fleet; without a zone for nodes that are in none."""
+    """A zone with its part of the fleet; without a zone for nodes that are in none. `cores` are those of
+    hosts that work without a GPU can have; they count as no GPUs."""
 
     zone: Zone | None
     nodes: int
     classes: tuple[tuple[str, int], ...]
     gpus: int
     booked: str
+    cores: int
+    cores_booked: str
     storage: tuple[tuple[str, int], ...]
     price: Decimal | None
     price_words: str
@@ -52,8 +55,11 @@ class ZoneRow:
 
     @property
     def class_words(self) -> str:
-        """`8 × H100 80 GB, 4 × L40S`."""
-        return ", ".join(f"{count} × {name}" for name, count in self.classes)
+        """`8 × H100 80 GB, 4 × L40S, 32 CPU cores`."""
+        words = [f"{count} × {name}" for name, count in self.classes]
+        if self.cores:
+            words.append(f"{self.cores} CPU core{'' if self.cores == 1 else 's'}")
+        return ", ".join(words)
 
     @property
     def storage_words(self) -> list[str]:
@@ -77,13 +83,16 @@ def _rows(tenant_id: UUID | None, now: datetime) -> list[ZoneRow]:
 
 def _row(zone: Zone | None, nodes: Iterable[NodeNow], now: datetime, currency: str) -> ZoneRow:
     nodes = list(nodes)
-    gpus = [gpu for node in nodes for gpu in node.gpus]
+    devices = [gpu for node in nodes for gpu in node.gpus]
+    gpus, cores = ([each for each in devices if each.is_core is kind] for kind in (False, True))
     return ZoneRow(
         zone=zone,
         nodes=len(nodes),
         classes=_counted(gpu.label for gpu in gpus),
         gpus=len(gpus),
-        booked=gpus_text(sum(node.booked for node in nodes)),
+        booked=gpus_text(sum(gpu.booked for gpu in gpus)),
+        cores=len(cores),
+        cores_booked=gpus_text(sum(core.booked for core in cores)),
         storage=_counted(node.storage for node in nodes if node.storage),
         price=(price := zone.price_at(now) if zone is not None else None),
         price_words=rate_text(price, currency) if price is not None else "",

@@ -54,7 +54,7 @@ class ZoneTerms:
         ),
     )
     grams: Sequence[Decimal] = term(
-        "CO2 in g per kWh (optional)",
+        "CO₂ in g per kWh (optional)",
         _BY_HOUR,
         reads=hours_read,
         says=f"CO2 in g per kWh: 1 or {HOURS} whole numbers, from midnight on.",
@@ -65,7 +65,7 @@ class ZoneTerms:
     )
     racks: Sequence[str] = term(
         "Racks",
-        "All racks that stand in it, separated by commas. A gang of GPUs stays in one zone.",
+        "All racks that stand in it, separated by commas. All GPUs of a booking are in one zone.",
         says="All racks that stand in it.",
         default=(),
     )

@@ -1,5 +1,7 @@
 """Decisions by what they did, organisation, and time: for operators."""
 
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -52,3 +54,17 @@ def decisions_found(wanted: DecisionFilter) -> QuerySet[Decision]:
         events = events.filter(tenant_id__in=tenants, decided__isnull=False)
         rows = rows.filter(id__in=events.values("decided"))
     return rows
+
+
+def events_by_decision(numbers: Collection[int]) -> dict[int, list[BookingEvent]]:
+    """Returns for operators the events of these decisions with their bookings, by decision, the
+    oldest first."""
+    rows = BookingEvent.objects.annotate(decided=DecisionOf(F("detail"))).select_related(
+        "booking__tenant", "booking__project"
+    )
+    tenants = list(Tenant.objects.values_list("id", flat=True))
+    rows = rows.filter(tenant_id__in=tenants, decided__isnull=False, decided__in=numbers)
+    found: dict[int, list[BookingEvent]] = defaultdict(list)
+    for event in rows.order_by("id"):
+        found[event.decided].append(event)
+    return found

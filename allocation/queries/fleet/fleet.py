@@ -91,6 +91,16 @@ class GpuNow:
         return self.health == Gpu.Health.OK
 
     @property
+    def is_core(self) -> bool:
+        """Whether it is a core of a host, which counts as no GPU."""
+        return self.noun == "core"
+
+    @property
+    def booked(self) -> float:
+        """What of it is booked: a slice or a share is a part."""
+        return sum(block.share for block in self.blocks)
+
+    @property
     def free_slots(self) -> int:
         """The number of memory slots without a booking."""
         return SLOTS - sum(block.size for block in self.blocks)
@@ -137,7 +147,7 @@ class NodeNow:
     @property
     def cores_given(self) -> int:
         """The number of its cores that work without a GPU can have; of a node with GPUs none."""
-        return sum(gpu.noun == "core" for gpu in self.gpus)
+        return sum(gpu.is_core for gpu in self.gpus)
 
     @property
     def in_service(self) -> bool:
@@ -147,7 +157,7 @@ class NodeNow:
     @property
     def booked(self) -> float:
         """What is booked in GPUs: a slice or a share is a part of one."""
-        return sum(block.share for gpu in self.gpus for block in gpu.blocks)
+        return sum(gpu.booked for gpu in self.gpus)
 
     @property
     def booked_text(self) -> str:

@@ -15,11 +15,12 @@ from allocation.queries.fleet.in_use import in_use, live_allocations
 from allocation.rules.states import OPEN, WAITING, State
 from billing.models import Transfer
 from billing.rules import UNITS_PER_GPU
-from tenants.models import AuditEntry, Membership, Quota, Tenant
+from tenants.models import AuditEntry, GpuClass, Membership, Quota, Tenant
 from tenants.queries import people_in
 
 Owner = Literal["project_id", "tenant_id"]
 ClassKey = tuple[UUID, str]
+HOST = GpuClass.Kind.HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class UseNow:
 
 @dataclass(frozen=True, slots=True)
 class TenantSummary:
-    """An organisation at one instant. `guaranteed` and `used` are units over all classes.
+    """An organisation at one instant. `guaranteed` and `used` are units over all classes of GPUs, `cores`
+    and `cores_used` over those of host cores.
 
     `spent` is what was charged since the month (UTC) began, as budgets have it; `held` the money of
     open bookings for all their days, also those after the month.
@@ -53,6 +55,8 @@ class TenantSummary:
     spent: Decimal
     held: Decimal
     last_act: datetime | None
+    cores: int = 0
+    cores_used: int = 0
 
     @property
     def guaranteed_gpus(self) -> float:
@@ -94,8 +98,11 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
     phases = phases_by(Booking.objects.filter(state__in=OPEN), "tenant_id")
     acts = AuditEntry.objects.filter(tenant_id=OuterRef("id"), actor__isnull=False)
     members = dict(people.annotate(count=Count("user_id", distinct=True)).order_by())
-    guaranteed = _sums(Quota.objects.filter(project=None), "guaranteed_units")
-    used = _sums(live_allocations(now), "units")
+    quotas, live = Quota.objects.filter(project=None), live_allocations(now)
+    guaranteed = _sums(quotas.exclude(gpu_class__kind=HOST), "guaranteed_units")
+    used = _sums(live.exclude(gpu__gpu_class__kind=HOST), "units")
+    cores = _sums(quotas.filter(gpu_class__kind=HOST), "guaranteed_units")
+    cores_used = _sums(live.filter(gpu__gpu_class__kind=HOST), "units")
     spent = _sums(ChargeSum.objects.filter(day__gte=month), "exact")
     held = _sums(Transfer.objects.filter(kind="hold", end=None), "amount")
     newest = Subquery(acts.order_by("-at", "-id").values("at")[:1])
@@ -109,6 +116,8 @@ def tenant_summaries(now: datetime) -> list[TenantSummary]:
             spent=spent.get(tenant.id, Decimal(0)),
             held=held.get(tenant.id, Decimal(0)),
             last_act=tenant.last_act,
+            cores=int(cores.get(tenant.id, 0)),
+            cores_used=int(cores_used.get(tenant.id, 0)),
         )
         for tenant in Tenant.objects.annotate(last_act=newest).order_by("name", "id")
     ]

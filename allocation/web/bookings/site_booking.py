@@ -1,5 +1,6 @@
 """The operators' page of one booking of any tenant: why it waits, where it is, and what happened to it."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -9,13 +10,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.models import Booking
-from allocation.queries.bookings.bookings import history_of
+from allocation.queries.bookings.bookings import history_of, node_places_of
 from allocation.queries.bookings.pauses import pauses_of
-from allocation.queries.bookings.site_bookings import nodes_of_bookings
+from allocation.rules.states import OPEN
+from allocation.services.operate.bulk import LONGEST_TEXT
 from allocation.services.quotes.why_waiting import why_waiting
-from allocation.web.bookings.booking_pages import context_with, titles_of
+from allocation.web.bookings.booking_pages import context_with, place_cards, titles_of, where_words
+from allocation.web.bookings.operator_words import operator_lines, operator_words
 from allocation.web.bookings.page_context import PageContext
-from allocation.web.bookings.summary import booking_summary
+from allocation.web.bookings.summary import BookingSummary, booking_summary
 from allocation.web.parts.planned_start import ahead_lines, change_lines, holder_lines
 from tenants.models import GpuClass, User
 from tenants.platform.costly import costly
@@ -37,18 +40,31 @@ def ops_booking(request: HttpRequest, operator: User, booking_id: UUID) -> HttpR
     waits = why_waiting(booking, now)
     labels = dict(GpuClass.objects.values_list("slug", "label"))
     ctx = context_with(PageContext(now, zone, "", labels), booking, tuple(pauses_of(booking)), waits)
+    summary = booking_summary(booking, ctx, may_change=False, may_give_back=False)
+    places = node_places_of(booking)
     context = {
         "booking": booking,
         "title": booking.name or booking.label,
-        "summary": booking_summary(booking, ctx, may_change=False, may_give_back=False),
+        "summary": _for_operators(summary, booking),
         "titles": titles_of(booking),
-        "nodes": nodes_of_bookings([booking.id]).get(booking.id, ()),
-        "ahead": ahead_lines(waits.ahead),
-        "holders": holder_lines(waits.holders, zone, now),
-        "changes": change_lines(waits.changes, zone, now),
-        "events": history_of(booking),
+        "places": place_cards(places, booking.ask),
+        "where": where_words(places),
+        "ahead": operator_lines(ahead_lines(waits.ahead), booking),
+        "holders": operator_lines(holder_lines(waits.holders, zone, now), booking),
+        "changes": operator_lines(change_lines(waits.changes, zone, now), booking),
+        "events": [(event, operator_words(event.text, booking)) for event in history_of(booking)],
+        "is_open": booking.state in OPEN,
+        "longest": LONGEST_TEXT,
     }
     return render(request, "allocation/ops_booking.html", context)
+
+
+def _for_operators(summary: BookingSummary, booking: Booking) -> BookingSummary:
+    """The summary with the names of organisation and project instead of "your"."""
+    checks = (
+        replace(each, sentences=tuple(operator_lines(each.sentences, booking))) for each in summary.checks
+    )
+    return replace(summary, detail=operator_words(summary.detail, booking), checks=tuple(checks))
 
 
 urlpatterns = [path("ops/bookings/<uuid:booking_id>", ops_booking, name="ops-booking")]

@@ -38,6 +38,7 @@ from allocation.services.operate.bulk import (
 from allocation.services.quotes.start_checks import is_delay
 from allocation.web.bookings.booking_pages import booking_rows
 from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
+from allocation.web.bookings.operator_words import operator_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.words.reasons import sentence_for
 from tenants.access import PlatformActor
@@ -97,9 +98,9 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "allocation/ops_bookings.html", context, status=status)
 
 
-NEWEST = ("-submitted", "-id")
+NEWEST = ("-submitted", "-number", "-id")
 ORDERS: dict[str, tuple[str | OrderBy, ...]] = {
-    "oldest": ("submitted", "id"),
+    "oldest": ("submitted", "number", "id"),
     "start": (Coalesce("planned_starts", "starts").asc(nulls_last=True), "submitted", "id"),
     "cost": ("-hold_amount", "-submitted", "-id"),
     "tenant": ("tenant__name", *NEWEST),
@@ -195,7 +196,8 @@ def _why(booking: Booking) -> str:
     """Why it waits, in one sentence: the decision's first reason has the longest delay."""
     if booking.state not in WAITING:
         return ""
-    return next((sentence_for(booking.ask, each) for each in booking.reasons if is_delay(each)), "")
+    why = next((sentence_for(booking.ask, each) for each in booking.reasons if is_delay(each)), "")
+    return operator_words(why, booking)
 
 
 def _choices(wanted: SiteFilter) -> list[tuple[str, str, list[tuple[str, str]], str]]:
@@ -205,7 +207,7 @@ def _choices(wanted: SiteFilter) -> list[tuple[str, str, list[tuple[str, str]], 
     classes = list(GpuClass.objects.values_list("slug", "label"))
     nodes = list(Node.objects.order_by("name").values_list("name", "name"))
     return [
-        ("tenant", "All tenants", tenants, wanted.tenant),
+        ("tenant", "All organisations", tenants, wanted.tenant),
         ("tier", "All tiers", tiers, wanted.tier),
         ("class", "All classes", classes, wanted.gpu_class),
         ("node", "All nodes", nodes, wanted.node),

@@ -1,6 +1,7 @@
 """The operators' page of decisions: how well claims hold, and the latest cycles."""
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -11,12 +12,13 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from allocation.models import Decision, PolicyVersion
-from allocation.queries.decisions.filters import DID, DecisionFilter, decisions_found
+from allocation.models import BookingEvent, Decision, PolicyVersion
+from allocation.queries.decisions.filters import DID, DecisionFilter, decisions_found, events_by_decision
 from allocation.queries.decisions.samples import sample_report
 from allocation.queries.fleet.claims import ClaimsReport, TenantClaims, claims_report
 from allocation.services.decide.decision_log import decision_counts
 from allocation.services.policy.policies import policy_of
+from allocation.web.bookings.operator_words import operator_words
 from allocation.web.parts.times import length_words
 from tenants.access import PlatformActor
 from tenants.models import Tenant, User
@@ -45,6 +47,7 @@ RULES = (
     ("moved_together", "operator's move"),
 )
 DECISIONS_SHOWN = 50
+CHANGES_SHOWN = 3
 # Parts of a plan, and how a decision's outcome names them.
 PLAN_WORDS = (
     ("assigns", "placed"),
@@ -57,11 +60,28 @@ PLAN_WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class BookingChange:
+    """What became of a booking, as a sentence that names its organisation."""
+
+    event: BookingEvent
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Returns the booking's name, or its number."""
+        return self.event.booking.name or self.event.booking.label
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """A decision and its outcome as text."""
+    """A decision, what became of bookings by it (`more`: of how many others), and, without that, its
+    outcome as text. `caveat`: what of its plan was not written."""
 
     decision: Decision
+    changes: tuple[BookingChange, ...]
+    more: int
     outcome: str
+    caveat: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +173,9 @@ def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
     form = DecisionForm(request.GET)
     form.is_valid()
     wanted = form.wanted()
-    rows = [DecisionRow(each, _outcome(each)) for each in decisions_found(wanted)[:DECISIONS_SHOWN]]
+    found = list(decisions_found(wanted)[:DECISIONS_SHOWN])
+    events = events_by_decision([each.id for each in found])
+    rows = [_decision_row(each, events.get(each.id, [])) for each in found]
     context = {
         "decisions": rows,
         "claims": claims_block(timezone.now()),
@@ -168,6 +190,20 @@ def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
     return render(request, "allocation/ops_decisions.html", context)
 
 
+def _decision_row(decision: Decision, events: Sequence[BookingEvent]) -> DecisionRow:
+    """The row; of several events of one booking the last says what became of it."""
+    last = tuple({event.booking_id: event for event in events}.values())
+    return DecisionRow(
+        decision,
+        changes=tuple(
+            BookingChange(event, operator_words(event.text, event.booking)) for event in last[:CHANGES_SHOWN]
+        ),
+        more=max(0, len(last) - CHANGES_SHOWN),
+        outcome="" if last else _outcome(decision),
+        caveat=_caveat(decision),
+    )
+
+
 def _outcome(decision: Decision) -> str:
     if decision.archived_in:
         return f"archived in {decision.archived_in}"
@@ -176,14 +212,19 @@ def _outcome(decision: Decision) -> str:
     except (ValueError, zlib.error):
         return "recorded by another version"
     counts = ((found.get(name, 0), word) for name, word in PLAN_WORDS)
-    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+    return ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing"
+
+
+def _caveat(decision: Decision) -> str:
+    """What of the plan was not written; empty if all was."""
+    said, withheld = [], decision.withheld
     if decision.pieces > 1:
         pieces = list(decision.written.all())
         withheld = [part for piece in pieces for part in piece.withheld]
-        said += f"; {len(pieces)} of {decision.pieces} transactions written"
-    else:
-        withheld = decision.withheld
-    return f"{said}; {len(withheld)} withheld" if withheld else said
+        said.append(f"{len(pieces)} of {decision.pieces} transactions written")
+    if withheld:
+        said.append(f"{len(withheld)} withheld")
+    return "; ".join(said)
 
 
 urlpatterns = [path("ops/decisions", ops_decisions, name="ops-decisions")]

@@ -308,7 +308,7 @@ def _node(
         "cards": [
             GpuCard(
                 gpu=gpu,
-                geometry=geometry(gpu) if gpu.can_slice else None,
+                geometry=geometry(gpu) if gpu.can_slice and _is_cut(gpu) else None,
                 rows=[_row(block, lines) for block in gpu.blocks],
                 reading=readings.get(gpu.id),
                 away=[each for each in away if each.gpu_id == gpu.id],
@@ -325,6 +325,11 @@ def _node(
         "node_cards": [each for card in NODE_CARDS if (each := card(found.id, now))] if operator else (),
     }
     return render(request, "allocation/node.html", context)
+
+
+def _is_cut(gpu: GpuNow) -> bool:
+    """Whether a drawing of its slots says more than that it is whole or free."""
+    return gpu.sliced or any(not block.whole for block in gpu.blocks)
 
 
 def _row(block: Block, lines: dict[Any, UtilisationTrace]) -> BlockRow:

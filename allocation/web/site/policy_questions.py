@@ -24,18 +24,18 @@ QUESTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
         (
             Question(
                 "order",
-                "In which order are waiting bookings looked at?",
+                "Order of waiting bookings",
                 "What stands first decides first; the next one only where two bookings are equal in it."
                 " Guarantees and organisations’ limits come before all of it.",
             ),
             Question(
                 "patience",
-                "After which wait does a booking go before all who borrow?",
+                "Goes before all borrowers after a wait of",
                 "Shorter: nobody waits long behind borrowers. Longer: free GPUs are lent more freely.",
             ),
             Question(
                 "half_life",
-                "After which time does past use count half?",
+                "Past use counts half after",
                 "Shorter: who used much yesterday is equal again soon. Longer: shares even out over weeks.",
             ),
         ),
@@ -45,17 +45,17 @@ QUESTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
         (
             Question(
                 "victim_rules",
-                "For what may a running booking be paused?",
+                "What may pause a running booking",
                 "Only bookings in tiers that can be paused. Nothing ticked: nobody is ever paused.",
             ),
             Question(
                 "cool_down",
-                "How long is a paused booking safe after it resumes?",
+                "Safe from pauses after a resume for",
                 "Longer: fewer pauses of the same work. Shorter: urgent work starts sooner.",
             ),
             Question(
                 "borrow_windows",
-                "How long may work that is never paused run on borrowed GPUs?",
+                "Longest run on borrowed GPUs, if never paused",
                 "By tier, such as standard 4h, or none. Longer: fewer idle GPUs, and longer waits of owners.",
             ),
         ),
@@ -65,18 +65,18 @@ QUESTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
         (
             Question(
                 "no_show_after",
-                "When does a booking end that nobody has begun to use?",
+                "An unused booking ends after",
                 "Shorter: GPUs are free again sooner. 0: never; people may come late.",
             ),
-            Question("no_show_share", "How many percent of the rest does that cost?", "0: nothing."),
+            Question("no_show_share", "No-show fee, % of the unused rest", "0: nothing."),
             Question(
                 "idle_after",
-                "After which time without work is a GPU idle?",
+                "A GPU without work counts as idle after",
                 "The tier says what happens then: a notice, a pause or the end. 0: never.",
             ),
             Question(
                 "idle_below",
-                "Below which percent of use does a GPU do no work?",
+                "No work is use below, %",
                 "Higher finds more idle GPUs, and takes slow input for idleness.",
             ),
         ),
@@ -86,23 +86,23 @@ QUESTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
         (
             Question(
                 "freeze_horizon",
-                "How long before its start does a planned start stand still?",
+                "A planned start is fixed this long before",
                 "Longer: people can rely on it. Shorter: the plan uses GPUs better.",
             ),
             Question(
                 "grid",
-                "At which minutes can bookings start?",
+                "Bookings start at steps of",
                 "Smaller steps waste less time; larger ones make a calendar that people read easily.",
             ),
             Question(
                 "share_owners",
-                "How many owners may share one GPU?",
+                "Owners that may share one GPU",
                 "1: a GPU belongs to one owner at a time. More: teaching and notebooks fit on few GPUs, and"
                 " owners are not isolated from each other.",
             ),
             Question(
                 "soft_hold",
-                "How long is a place kept for a request that waits for its approval?",
+                "A place is kept for an approval for",
                 "Longer: approvers have time. Shorter: others use the GPUs meanwhile.",
             ),
         ),

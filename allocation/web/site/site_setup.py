@@ -53,7 +53,7 @@ from tenants.web.parts import Field
 PRICE_PLACES = 4
 STEPS = (
     ("models", "Classes and models", "Name the GPU models that agents report."),
-    ("tiers", "Tiers", "Priority, preemption and maximum durations."),
+    ("tiers", "Tiers", "Priority, pauses and longest bookings."),
     ("prices", "Prices", "The price of a GPU-hour in each tier."),
     ("tenant", "First tenant", "An organisation and its admin, who creates projects."),
     ("quotas", "Quotas", "The tenant's guaranteed GPUs. It can also borrow idle GPUs."),

@@ -29,12 +29,14 @@ from tenants.web.frame import operator_page
 
 @dataclass(frozen=True, slots=True)
 class UseBar:
-    """GPUs in use and guaranteed, in words and in percent of the largest on the page."""
+    """GPUs in use and guaranteed, in words and in percent of the largest on the page. `cores`: those
+    of hosts in words, empty without any."""
 
     words: str
     in_use: str
     used: float
     guaranteed: float
+    cores: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,15 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
 def _bar(summary: TenantSummary, most: int) -> UseBar:
     used, most_used = gpus_text(summary.used), most or 1
     words = f"{used} of {gpus_text(summary.guaranteed)} guaranteed"
-    return UseBar(words, used, 100 * summary.used / most_used, 100 * summary.guaranteed / most_used)
+    cores = ""
+    if summary.cores or summary.cores_used:
+        cores = f"{gpus_text(summary.cores_used)} of {gpus_text(summary.cores)} CPU cores guaranteed"
+    return UseBar(words, used, 100 * summary.used / most_used, 100 * summary.guaranteed / most_used, cores)
 
 
 def _admin_name(admin: Membership) -> str:
     user = admin.user
-    return user.username if user.is_active else f"{user.username} (account closed)"
+    return user.display_name if user.is_active else f"{user.display_name} (account closed)"
 
 
 def _create(operator: User, form: QueryDict) -> str:

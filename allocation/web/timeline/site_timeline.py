@@ -61,7 +61,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
     context["list_menus"] = list_menus(request, PlatformActor.of(operator), "timeline")
     context["kept"] = [(key, text) for key, text in address.values.items() if key not in CHOICES]
     context["choices"] = [
-        ("tenant", "All tenants", [(each.slug, each.name) for each in tenants_all()], shown.tenant),
+        ("tenant", "All organisations", [(each.slug, each.name) for each in tenants_all()], shown.tenant),
         ("tier", "All tiers", list(Tier.objects.values_list("slug", "name")), shown.tier),
     ]
     return render(request, "allocation/ops_timeline.html", context)

@@ -130,11 +130,13 @@ def log_people(entries: Iterable[AuditEntry]) -> Mapping[int, str]:
 
 def log_labels(tenant_id: UUID | None = None) -> Labels:
     """The names of GPU classes and tiers, and of the projects of a tenant, as pages show them."""
-    classes = dict(GpuClass.objects.values_list("slug", "label"))
+    kinds = list(GpuClass.objects.values_list("slug", "label", "kind"))
+    classes = {slug: label for slug, label, _ in kinds}
+    cores = frozenset(label for _, label, kind in kinds if kind == GpuClass.Kind.HOST)
     tiers = dict(Tier.objects.values_list("slug", "name"))
     rows = Project.objects.filter(tenant_id=tenant_id).values_list("id", "slug", "name") if tenant_id else ()
     projects = {key: name for id_, slug, name in rows for key in (str(id_), slug)}
-    return Labels(classes, tiers, projects)
+    return Labels(classes, tiers, projects, cores)
 
 
 def log_detail(entry: AuditEntry, names: Mapping[int, str]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from tenants.models import Passkey, SecondFactor, User
+from tenants.models import Membership, Passkey, SecondFactor, User
 from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
@@ -24,10 +24,10 @@ MAX_WANTED = 80
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """An account with the number of tenants in which it has a role."""
+    """An account with the names of the organisations in which it has a role."""
 
     user: User
-    tenants: int
+    tenants: tuple[str, ...]
     is_erased: bool
     has_factor: bool
 
@@ -63,7 +63,7 @@ def ops_accounts(request: HttpRequest, operator: User) -> HttpResponse:
 
 
 def _rows(wanted: str) -> list[AccountRow]:
-    users = User.objects.annotate(tenants=Count("membership__tenant", distinct=True))
+    users = User.objects.all()
     for word in wanted.split():
         users = users.filter(
             Q(username__icontains=word)
@@ -75,7 +75,14 @@ def _rows(wanted: str) -> list[AccountRow]:
     confirmed = SecondFactor.objects.filter(user__in=shown).exclude(confirmed=None)
     factors = set(confirmed.values_list("user_id", flat=True))
     factors.update(Passkey.objects.filter(user__in=shown).values_list("user_id", flat=True))
-    return [AccountRow(user, user.tenants, _is_erased(user), user.pk in factors) for user in shown]
+    tenants: dict[int, list[str]] = {}
+    roles = Membership.objects.filter(user__in=shown).order_by("tenant__name")
+    for user_id, name in roles.values_list("user_id", "tenant__name").distinct():
+        tenants.setdefault(user_id, []).append(name)
+    return [
+        AccountRow(user, tuple(tenants.get(user.pk, ())), _is_erased(user), user.pk in factors)
+        for user in shown
+    ]
 
 
 def _is_erased(user: User) -> bool:

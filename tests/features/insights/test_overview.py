@@ -58,7 +58,7 @@ def test_a_lead_sees_the_first_project_and_a_researcher_has_no_part_on_the_start
 
 def test_what_waits_for_an_answer_is_counted_for_who_can_give_it(site: Site) -> None:
     now, base = timezone.now(), f"/t/{site.tenant.slug}"
-    assert "Nothing waits for you" in page(site, "admin", f"{base}/overview")
+    assert "No request needs an answer" in page(site, "admin", f"{base}/overview")
     with as_owner():
         Invitation.objects.create(
             tenant=site.tenant,

@@ -184,7 +184,7 @@ def test_what_is_no_fleet_is_refused(site: Site, fleet: object) -> None:
 def test_operators_ask_follow_and_cancel_it_on_a_page(site: Site, client: Client) -> None:
     client.force_login(site.people["operator"])
     page = "/ops/capacity/trials"
-    assert "Nothing played yet" in client.get(page).content.decode()
+    assert "No trials yet" in client.get(page).content.decode()
     form = {"act": "ask", "gpu_class": "h100", "gpus": "2", "days": "7", "from_hour": "8", "to_hour": "20"}
     assert client.post(page, {**form, "days": "29"}).status_code == 422
     assert client.post(page, {**form, "gpus": "many"}).status_code == 422
@@ -202,7 +202,7 @@ def test_operators_ask_follow_and_cancel_it_on_a_page(site: Site, client: Client
         trials_run(lambda: NOW + timedelta(minutes=1))
         done = PolicyTrial.objects.get(state="done")
     shown = flat(client.get(page).content.decode())
-    assert "with the GPUs of now" in shown
+    assert "with the present GPUs" in shown
     detail = flat(client.get(f"/ops/policy/trials/{done.id}").content.decode())
     assert "with the GPUs of now, and with 2 more" in detail
     client.force_login(site.people["admin"])

@@ -1,5 +1,6 @@
 """Filters of decisions, and saved views of decisions and of the timeline."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -108,3 +109,8 @@ def test_views_of_decisions_and_of_the_timeline_are_saved_and_offered(site: Site
     # A view has no fixed time, and members have no list of decisions.
     for wrong in (mine | {"query": "from=2026-01-01"}, mine | {"list": "decisions", "query": "did=pauses"}):
         assert site.researcher.put("views", wrong).status_code in (404, 422), wrong
+
+
+def test_a_row_names_the_booking_that_changed_and_what_became_of_it(site: Site, decisions: list[int]) -> None:
+    page = flat(operator_of(site).get("/ops/decisions").content.decode())
+    assert re.search(r'href="/ops/bookings/[-0-9a-f]{36}">[^<]+</a>Waits\.', page), page

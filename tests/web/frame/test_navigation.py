@@ -6,7 +6,7 @@ import pytest
 
 from tenants.access import Actor
 from tenants.models import Role
-from tenants.rules.operator_roles import NO_RIGHTS
+from tenants.rules.operator_roles import NO_RIGHTS, Grant, Rights
 from tenants.web.navigation import area_of, navigation, pages_found, pages_of
 
 
@@ -74,3 +74,16 @@ def test_the_side_bar_marks_settings_for_pages_that_it_does_not_have() -> None:
     assert marked("settings/jira") == ["Settings"]
     assert marked("people") == ["People"]
     assert marked("settings") == []
+
+
+def test_of_the_operators_groups_only_that_of_the_current_page_is_open() -> None:
+    rights = Rights((Grant("site"),))
+    groups = navigation("/ops/accounts", None, (), rights)
+    assert [(each.label, each.is_open) for each in groups] == [
+        ("", True),
+        ("Fleet", False),
+        ("Rules", False),
+        ("Money", False),
+        ("People", True),
+        ("System", False),
+    ]

@@ -71,7 +71,7 @@ def test_open_bookings_of_all_tenants_are_found_by_each_filter(two: Two) -> None
     assert listed(two, "?tier=no-such-tier&class=x%00&node=?&page=x&state=?") == set()
     assert listed(two, "?state=over&tenant=north") == {over}
     asked = two.operator.get(f"{PAGE}?state=over")
-    assert "Choose a tenant" in asked.content.decode()
+    assert "Choose an organisation" in asked.content.decode()
     member = Client()
     member.force_login(two.site.people["admin"])
     assert member.get(PAGE).status_code == 404
@@ -327,3 +327,14 @@ def test_the_list_says_why_each_waits_and_leads_to_its_page(two: Two) -> None:
     member = Client()
     member.force_login(two.site.people["admin"])
     assert member.get(href).status_code == 404
+
+
+def test_the_page_of_a_booking_names_its_organisation_and_offers_acts(two: Two) -> None:
+    page = flat(two.operator.get(f"{PAGE}/{two.foreign.id}").content.decode())
+    assert "our organisation" not in page
+    assert "ahead of yours" not in page
+    assert two.other.project.tenant.name in page
+    assert f'name="booking" value="{two.foreign.id}"' in page
+    assert 'value="pause"' in page
+    over = flat(two.operator.get(f"{PAGE}/{two.over.id}").content.decode())
+    assert 'value="pause"' not in over

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tenants.models import ApiToken, Membership, Project, Tenant, Tier, User
+from tenants.models import ApiToken, GpuClass, Membership, Project, Tenant, Tier, User
 from tenants.platform.wall import operator_tx, tenant_tx
 from tenants.services import token_verify
 from tests.builders import (
@@ -23,6 +23,7 @@ from tests.builders import (
     an_operator,
 )
 from tests.roles import as_owner, as_system
+from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
 SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
@@ -237,6 +238,19 @@ def test_an_admin_makes_a_project_once(admin: Client, tenant: Tenant) -> None:
     again = admin.post("/t/own/people", form)
     assert again.status_code == 422
     assert "Another project has this short name." in _text(again.content)
+
+
+def test_guaranteed_cores_count_as_no_gpus(client: Client) -> None:
+    tenant = a_tenant("own")
+    a_quota(tenant, guaranteed=8)
+    cores = a_gpu_class("cpu", label="CPU cores")
+    with as_owner():
+        GpuClass.objects.filter(slug="cpu").update(kind=GpuClass.Kind.HOST)
+    a_quota(tenant, cores, guaranteed=24)
+    client.force_login(an_operator())
+    page = flat(client.get("/ops/tenants").content.decode())
+    assert "0 of 8 guaranteed" in page
+    assert "0 of 24 CPU cores guaranteed" in page
 
 
 def test_names_are_text_on_every_page(client: Client) -> None:
