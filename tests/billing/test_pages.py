@@ -289,7 +289,7 @@ def test_everybody_reads_the_prices_and_those_to_come(folding: Project) -> None:
     assert "then €9.60" in page
     assert "Version 2 is valid from" in page
     assert "What else a booking can cost" in page
-    assert "30 % of what is given up later than 2h before" in page
+    assert "30 % of what is given up later than 2 h before" in page
 
 
 def test_without_prices_the_page_says_that_nothing_can_be_booked(folding: Project) -> None:

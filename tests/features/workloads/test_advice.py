@@ -252,7 +252,8 @@ def test_the_panel_the_card_and_the_page_show_it_with_one_click(site: Portal) ->
     query = f"q=1+h100+2h&project={site.project.slug}"
     panel = flat(client.get(f"{base}/book?{query}&work=embed").content.decode())
     assert "used at most 5 GB" in panel
-    assert "1g.10gb h100 2h" in panel
+    assert "q=1g.10gb+h100+2h" in panel
+    assert "See 1g.10gb slice of" in panel
     assert "used at most 5 GB" not in flat(client.get(f"{base}/book?{query}").content.decode())
     page = flat(client.get(f"{base}/workloads/{site.project.slug}/embed").content.decode())
     assert "For the next booking" in page

@@ -204,7 +204,7 @@ def test_the_card_compares_a_run_with_those_before(site: Site, typed: None) -> N
     client = Client()
     client.force_login(site.people["researcher"])
     page = flat(client.get(f"/t/{site.tenant.slug}/bookings/{booking.label}/progress").content.decode())
-    assert "80 % of the rate of 3 finished runs" in page
+    assert "About 0.8 times as fast as the last 3 runs of this work" in page
 
 
 def series(*runs: tuple[float, str]) -> Any:  # noqa: ANN401 (a rate, or None)
