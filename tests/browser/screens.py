@@ -340,7 +340,7 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         listed = found.tenant("settings/jira" if kind == "jira" else f"settings/{kind}s")
         is_decision = kind == "decision"
         page.goto(f"{found.url}{query or '/ops'}/decisions" if is_decision else listed)
-        return _href(page, found, "main tbody td a, main tbody th a" if is_decision else "main tbody th a")
+        return _href(page, found, 'main tbody a[href*="/decisions/"]' if is_decision else "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
     return _href(page, found, "#bookings-list td a")
 
