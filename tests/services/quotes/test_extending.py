@@ -101,7 +101,7 @@ def at_once(lab: Lab, gpu: Gpu) -> None:
         (None, (1, 2, 6, 24), ""),
         (in_the_way, (1, 1.5), TAKEN),
         (at_once, (), TAKEN),
-        (a_short_tier, (1, 1.5), "may last 3h 30m"),
+        (a_short_tier, (1, 1.5), "may last 3 h 30 min"),
         (a_full_quota, (1,), "in use or booked"),
         (on_loan, (1, 1.5), "can borrow for at most 3 h 30 min"),
         (no_money, (1, 2, 13 / 6), "is left in the budget"),
