@@ -295,3 +295,10 @@ def test_reference_data_is_kept_for_pages_and_read_again_for_forms() -> None:
     for method, expected in (("GET", 1), ("GET", 1), ("POST", 3)):
         page(_request(user, method=method), tenant=tenant.slug)
         assert len(reads) == expected, method
+
+
+def test_a_form_from_another_site_does_nothing() -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(a_tenant_admin(a_tenant("own")).user)
+    form = {"act": "project", "name": "Vision", "slug": "vision"}
+    assert strict.post("/t/own/people", form).status_code == 403

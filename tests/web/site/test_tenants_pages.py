@@ -498,10 +498,3 @@ def test_a_first_password_is_never_sent_back(operator: Client) -> None:
     answer = operator.post("/ops/tenants", form)
     assert answer.status_code == 422
     assert "a long enough one" not in answer.content.decode()
-
-
-def test_a_form_from_another_site_does_nothing(tenant: Tenant) -> None:
-    strict = Client(enforce_csrf_checks=True)
-    strict.force_login(a_tenant_admin(tenant).user)
-    form = {"act": "project", "name": "Vision", "slug": "vision"}
-    assert strict.post("/t/own/people", form).status_code == 403
