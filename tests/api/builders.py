@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, Rack, SolverState
 from billing.models import Budget
-from billing.rules import Period, month_after, month_of
+from billing.rules import Period, month_after
 from billing.services import budget_set, price_book_publish
 from tenants.access import Actor
 from tenants.audit import audit_entry, audit_write
@@ -35,6 +35,7 @@ from tenants.platform.wall import tenant_tx
 from tenants.services import token_create
 from tenants.services.credentials.tokens import SHOWN_LENGTH, token_digest, token_text
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_tier, actor_now, some_users
+from tests.builders_allocation import NOW
 from tests.roles import as_system
 
 # profile, id, size, compute, limit, starts: as NVML lists them for an H100 80 GB.
@@ -265,10 +266,13 @@ def some_hardware(gpus: int = 8) -> GpuClass:
 
 
 def some_money(project: Project, amount: str) -> Budget:
-    """Prices for h100 in both tiers, and a budget for this month and the next two."""
+    """Prices for h100 in both tiers, and a budget of the builders' fixed times and the coming months.
+
+    It begins with the month of `builders_allocation.NOW` and not with this one: bookings at that time, and
+    bookings of the last days, have to be covered on the first day of a month, too.
+    """
     now = timezone.now() - timedelta(minutes=1)
-    month = month_of(now.date())
-    until = month_after(month_after(month.ends))
+    until = month_after(month_after(month_after(now.date())))
     with as_system():
         price_book_publish(
             actor_id=None,
@@ -279,7 +283,7 @@ def some_money(project: Project, amount: str) -> Budget:
         return budget_set(
             actor_id=None,
             project=project,
-            period=Period(month.starts, until),
+            period=Period(NOW.date().replace(day=1), until),
             amount=Decimal(amount),
             now=now,
         )

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
@@ -58,7 +59,7 @@ def shown(client: Client, query: str, decisions: list[int]) -> list[bool]:
 
 
 def test_decisions_are_found_by_what_they_did_for_whom_and_when(site: Site, decisions: list[int]) -> None:
-    client, day = operator_of(site), timezone.now().date()
+    client, day = operator_of(site), timezone.localdate(timezone=ZoneInfo("Europe/Berlin"))
     cases = {
         "": [True, True, True],
         "did=assigns": [True, False, False],

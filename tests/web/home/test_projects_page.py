@@ -19,7 +19,7 @@ from allocation.queries.bookings.money.projects import (
 from allocation.rules.states import State
 from allocation.web.home.projects import money_card, quota_bars
 from billing.queries import BudgetFigures, project_budget
-from billing.rules import month_of
+from billing.rules import midnight, month_of
 from billing.services import budget_set, hold_place, hold_settle
 from tenants.models import Membership, Project, Role
 from tenants.platform.wall import tenant_tx
@@ -61,16 +61,16 @@ def _budget(project: Project, amount: str, now: datetime) -> None:
 
 
 def _charge(member: Membership, amount: str, at: datetime, tier: str = "standard") -> None:
-    """An ended booking of the member that was charged `amount` at `at`."""
-    booking = a_booking(member, now=at, state=State.ENDED, tier=tier)
+    """An ended booking of the member that was charged `amount` at `at`, for the first hour of that day."""
+    booking, begins = a_booking(member, now=at, state=State.ENDED, tier=tier), midnight(at.date())
     with as_system():
         hold_place(
             tenant_id=booking.tenant_id,
             project_id=booking.project_id,
             reference=booking.id,
             amount=Decimal(amount),
-            starts=at,
-            ends=at + timedelta(hours=1),
+            starts=begins,
+            ends=begins + timedelta(hours=1),
             now=at,
         )
         hold_settle(tenant_id=booking.tenant_id, reference=booking.id, amount=Decimal(amount), now=at)
