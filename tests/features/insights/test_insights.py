@@ -38,12 +38,13 @@ RAN = ("active", "releasing", "ended")
 def lived(site: Site, seed: int, now: datetime) -> None:
     """Twelve days of runs on whole GPUs and slices with readings and charges, from a seed."""
     draw = Random(seed)  # noqa: S311 (not a secret)
-    month = month_of(now.date())
+    first = (now - timedelta(days=12)).replace(minute=0, second=0, microsecond=0)
+    # Runs of the last days may lie in the month before.
+    months = Period(month_of(first.date()).starts, month_of(now.date()).ends)
     with as_system():
         gpus = list(Gpu.objects.order_by("number"))
         owner = BudgetOwner(site.tenant.id, site.hidden.id)
-        budget_put(actor_id=None, owner=owner, terms=BudgetTerms(month, Decimal(900)), now=now)
-        first = (now - timedelta(days=12)).replace(minute=0, second=0, microsecond=0)
+        budget_put(actor_id=None, owner=owner, terms=BudgetTerms(months, Decimal(900)), now=now)
         DemandHour.objects.bulk_create(
             DemandHour(
                 gpu_class_id=gpus[0].gpu_class_id,
