@@ -1,10 +1,15 @@
 import datetime
 import uuid
+from decimal import Decimal
 
 import django.contrib.postgres.fields
 import django.contrib.postgres.fields.ranges
+import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
+import django.db.models.functions.comparison
+import django.db.models.functions.text
+import django.db.models.lookups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -42,6 +47,12 @@ class Migration(migrations.Migration):
                     ("skipped", models.JSONField(default=list, help_text="Dates that the calendar does not have.")),
                     ("failed", models.JSONField(default=list, help_text="Dates of a partial series that were refused: {starts, code, sentence}.")),
                     ("created", models.DateTimeField()),
+                    (
+                        "keeps_end",
+                        models.BooleanField(
+                            db_default=False, default=False, help_text="Each date ends at the same local time; otherwise each has the same length."
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["-created", "id"],
@@ -163,6 +174,17 @@ class Migration(migrations.Migration):
                 fields=[
                     ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                     ("name", models.SlugField(max_length=40, unique=True)),
+                    (
+                        "zone",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Where it stands, with all of its nodes; null: in no zone.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="racks",
+                            to="allocation.zone",
+                        ),
+                    ),
                 ],
             ),
             migrations.CreateModel(
@@ -198,7 +220,10 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("host_note", models.CharField(blank=True, db_default="", default="", help_text="Why it does not.", max_length=200)),
-                    ("differences", models.JSONField(db_default=[], default=list, help_text="Texts of inventory changes that wait for an operator; sentences in old rows.")),
+                    (
+                        "differences",
+                        models.JSONField(db_default=[], default=list, help_text="Texts of inventory changes that wait for an operator; sentences in old rows."),
+                    ),
                     ("link_digest", models.BinaryField(help_text="SHA-256 of the agent's Redis password; null without an agent.", max_length=32, null=True)),
                     ("key_version", models.PositiveIntegerField(default=1, help_text="Newest valid signing key.")),
                     ("key_confirmed", models.PositiveIntegerField(default=1, help_text="Oldest valid key: the one before, until the agent uses the newest.")),
@@ -237,6 +262,54 @@ class Migration(migrations.Migration):
                     ("unbooked_warn_after", models.PositiveIntegerField(blank=True, help_text="When its user is warned.", null=True)),
                     ("unbooked_end_after", models.PositiveIntegerField(blank=True, help_text="When the process is ended.", null=True)),
                     ("unbooked_override", models.BooleanField(db_default=False, default=False, help_text="Set for this node, not by the policy.")),
+                    (
+                        "engine",
+                        models.CharField(
+                            choices=[("device", "Agent"), ("slurm", "Slurm"), ("kubernetes", "Kubernetes"), ("quota", "Kubernetes without Kueue")],
+                            db_default="device",
+                            default="device",
+                            help_text="Who gives its GPUs to bookings: the agent itself, or another scheduler for it.",
+                            max_length=10,
+                        ),
+                    ),
+                    (
+                        "pool",
+                        models.CharField(
+                            blank=True,
+                            db_default="",
+                            default="",
+                            help_text="Only bookings of the same pool are planned on it; empty: all others.",
+                            max_length=40,
+                        ),
+                    ),
+                    ("scratch_gb", models.PositiveIntegerField(db_default=0, default=0, help_text="Local space for programs in GB.")),
+                    (
+                        "storage",
+                        models.CharField(
+                            blank=True,
+                            choices=[("", "Not known"), ("local", "Local NVMe"), ("shared", "Shared"), ("none", "None")],
+                            db_default="",
+                            default="",
+                            help_text="What its programs write to.",
+                            max_length=6,
+                        ),
+                    ),
+                    (
+                        "storage_by_operator",
+                        models.BooleanField(db_default=False, default=False, help_text="An operator has set the storage: reports don't change it."),
+                    ),
+                    (
+                        "reported_storage",
+                        models.CharField(
+                            blank=True,
+                            choices=[("", "Not known"), ("local", "Local NVMe"), ("shared", "Shared"), ("none", "None")],
+                            db_default="",
+                            default="",
+                            help_text="What its agent found; empty: no agent has looked.",
+                            max_length=6,
+                        ),
+                    ),
+                    ("reported_scratch_gb", models.PositiveIntegerField(db_default=0, default=0, help_text="Local space that its agent found, in GB.")),
                 ],
                 options={
                     "ordering": ["name"],
@@ -271,6 +344,10 @@ class Migration(migrations.Migration):
                                 _connector="OR",
                             ),
                             name="node_warns_before_it_ends",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("storage", "local"), models.Q(("scratch_gb", 0), ("storage__in", ["", "shared", "none"])), _connector="OR"),
+                            name="node_scratch_is_local",
                         ),
                     ],
                 },
@@ -309,6 +386,17 @@ class Migration(migrations.Migration):
                     ("node", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="allocation.node")),
                     ("expires", models.DateTimeField()),
                     ("used_at", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="The operator's token that made it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
             ),
             migrations.CreateModel(
@@ -341,7 +429,7 @@ class Migration(migrations.Migration):
                             ),
                             name="model_reset_takes_time",
                         )
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -450,8 +538,25 @@ class Migration(migrations.Migration):
                     ("state", models.CharField(choices=[("draft", "Draft"), ("live", "Live"), ("retired", "Retired")], max_length=8)),
                     ("created", models.DateTimeField()),
                     ("created_by", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL)),
+                    (
+                        "parts",
+                        models.JSONField(
+                            blank=True,
+                            db_default=[],
+                            default=list,
+                            help_text="Parts of the site in which another version is in force: `version`, `classes`, `tenants` by id, and the `values` that it has otherwise there.",
+                        ),
+                    ),
+                    (
+                        "scenario",
+                        models.JSONField(
+                            blank=True, db_default={}, default=dict, help_text="What else it sets: `tiers`, `quotas` and `prices`; empty: nothing."
+                        ),
+                    ),
                 ],
-                options={"constraints": [models.UniqueConstraint(condition=models.Q(("state", "live")), fields=("state",), name="policy_one_live")]},
+                options={
+                    "constraints": [models.UniqueConstraint(condition=models.Q(("state", "live")), fields=("state",), name="policy_one_live")],
+                },
             ),
             migrations.CreateModel(
                 name="Decision",
@@ -614,7 +719,7 @@ class Migration(migrations.Migration):
                     ("approved_hash", models.CharField(blank=True, db_default="", help_text="Digest that was approved; empty: none.", max_length=64)),
                     ("place_from", models.DateTimeField(blank=True, help_text="Earliest start of the place that is kept until then.", null=True)),
                     ("place_until", models.DateTimeField(blank=True, help_text="How long its place is kept while it awaits an approval.", null=True)),
-                    ("has_override", models.BooleanField(db_default=False, default=False, help_text="Some of its units don't count against a limit.")),
+                    ("has_override", models.BooleanField(db_default=False, default=False, help_text="A limit does not count it, or forbids it nothing.")),
                     (
                         "is_drained",
                         models.BooleanField(
@@ -702,15 +807,13 @@ class Migration(migrations.Migration):
                     ),
                     (
                         "late_refunded",
-                        models.DecimalField(
-                            db_default=0, decimal_places=6, default=0, help_text="Late shares that an undo has given back.", max_digits=20
-                        ),
+                        models.DecimalField(db_default=0, decimal_places=6, default=0, help_text="Late shares that an undo has given back.", max_digits=20),
                     ),
                     (
                         "cooling_until",
                         models.DateTimeField(
                             blank=True,
-                            help_text="It was cancelled after others had notice for it: until then nobody is paused for its organisation.",
+                            help_text="It was cancelled after others had notice for it: until then nobody is paused for its owner on its class.",
                             null=True,
                         ),
                     ),
@@ -738,6 +841,19 @@ class Migration(migrations.Migration):
                     ("absent_seconds", models.PositiveIntegerField(db_default=0, default=0, help_text="Time without any sign of use, up to `absent_until`.")),
                     ("absent_until", models.DateTimeField(blank=True, null=True)),
                     ("absence_warnings", models.PositiveSmallIntegerField(db_default=0, default=0, help_text="Warnings sent to the owner.")),
+                    ("changed_at", models.DateTimeField(blank=True, help_text="Time of the last change; null: none since submission.", null=True)),
+                    (
+                        "by_cost",
+                        models.BooleanField(
+                            db_default=False, default=False, help_text="Its project lets the portal take the class that costs least, not the first end."
+                        ),
+                    ),
+                    (
+                        "pool",
+                        models.CharField(
+                            blank=True, db_default="", default="", help_text="The pool whose nodes it is planned on; empty: nodes of none.", max_length=40
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["-submitted", "id"],
@@ -764,6 +880,8 @@ class Migration(migrations.Migration):
                             condition=models.Q(("first_planned_start__isnull", False)), fields=["tier", "-first_planned_start"], name="booking_first_planned"
                         ),
                         models.Index(condition=models.Q(("ready_at__isnull", False)), fields=["-ended_at"], name="booking_finished_runs"),
+                        models.Index(condition=models.Q(("has_override", True)), fields=["has_override"], name="booking_overridden"),
+                        models.Index(condition=models.Q(("ask__has_key", "data")), fields=["state"], name="booking_with_data"),
                     ],
                     "constraints": [
                         models.UniqueConstraint(fields=("tenant", "number", "array_index"), name="booking_number_in_tenant_once", nulls_distinct=False),
@@ -800,7 +918,9 @@ class Migration(migrations.Migration):
                             ),
                             name="booking_correction_sane",
                         ),
-                        models.CheckConstraint(condition=models.Q(("late_refunded__gte", 0), ("late_refunded__lte", models.F("late_fees"))), name="booking_refund_within_late_fees"),
+                        models.CheckConstraint(
+                            condition=models.Q(("late_refunded__gte", 0), ("late_refunded__lte", models.F("late_fees"))), name="booking_refund_within_late_fees"
+                        ),
                         models.CheckConstraint(condition=models.Q(("settled__gte", 0), ("settled__lte", models.F("hold_amount"))), name="booking_settled_sane"),
                         models.CheckConstraint(
                             condition=models.Q(
@@ -898,7 +1018,9 @@ class Migration(migrations.Migration):
                     (
                         "agent_steps",
                         models.JSONField(
-                            blank=True, help_text="Name, start and length in ms of what its agent did until it was ready; null unless traces are on.", null=True
+                            blank=True,
+                            help_text="Name, start and length in ms of what its agent did until it was ready; null unless traces are on, or data was fetched.",
+                            null=True,
                         ),
                     ),
                     ("error", models.CharField(blank=True, help_text="Why the agent failed to start.", max_length=200)),
@@ -912,6 +1034,7 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("counted_seconds", models.PositiveIntegerField(db_default=0, default=0, help_text="Charged time of the run that was abandoned here.")),
+                    ("job", models.PositiveBigIntegerField(blank=True, help_text="Number of the job by which the node's engine holds the device.", null=True)),
                 ],
                 options={
                     "indexes": [models.Index(fields=["booking"], name="allocation_of_booking")],
@@ -969,7 +1092,9 @@ class Migration(migrations.Migration):
                     ("number", models.PositiveSmallIntegerField(help_text="From 1 to the decision's `pieces`.")),
                     ("withheld", models.JSONField(default=list, help_text="As the decision's.")),
                 ],
-                options={"constraints": [models.UniqueConstraint(fields=("decision", "number"), name="decision_piece_once")]},
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("decision", "number"), name="decision_piece_once")],
+                },
             ),
             migrations.CreateModel(
                 name="DecisionReplay",
@@ -1066,7 +1191,9 @@ class Migration(migrations.Migration):
                         models.PositiveIntegerField(db_default=0, default=0, help_text="Cycles in a row that could not write all they decided."),
                     ),
                 ],
-                options={"constraints": [models.CheckConstraint(condition=models.Q(("id", 1)), name="solver_state_single")]},
+                options={
+                    "constraints": [models.CheckConstraint(condition=models.Q(("id", 1)), name="solver_state_single")],
+                },
             ),
             migrations.CreateModel(
                 name="BookingChange",
@@ -1227,6 +1354,7 @@ class Migration(migrations.Migration):
                         "retired_by",
                         models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
                     ),
+                    ("version", models.PositiveIntegerField(db_default=1, default=1, help_text="Rises with every change.")),
                 ],
                 options={
                     "ordering": ["created", "id"],
@@ -1402,7 +1530,10 @@ class Migration(migrations.Migration):
                     ("reason", models.CharField(blank=True, max_length=200)),
                     ("at", models.DateTimeField()),
                 ],
-                options={"ordering": ["id"], "constraints": [models.UniqueConstraint(fields=("approval", "person"), name="approval_act_once")]},
+                options={
+                    "ordering": ["id"],
+                    "constraints": [models.UniqueConstraint(fields=("approval", "person"), name="approval_act_once")],
+                },
             ),
             migrations.CreateModel(
                 name="BookingEvent",
@@ -1420,7 +1551,10 @@ class Migration(migrations.Migration):
                     ("actor", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL)),
                     ("detail", models.JSONField(default=dict)),
                 ],
-                options={"ordering": ["id"], "indexes": [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")]},
+                options={
+                    "ordering": ["id"],
+                    "indexes": [models.Index(fields=["tenant", "booking", "id"], name="event_of_booking")],
+                },
             ),
             migrations.CreateModel(
                 name="MovedStart",
@@ -1668,6 +1802,18 @@ class Migration(migrations.Migration):
                     ("digest", models.BinaryField(max_length=32, unique=True)),
                     ("created", models.DateTimeField()),
                     ("revoked", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that made it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["created", "id"],
@@ -1696,7 +1842,7 @@ class Migration(migrations.Migration):
                             condition=models.Q(models.Q(("flavour", "cloud"), _negated=True), models.Q(("account", ""), _negated=True), _connector="OR"),
                             name="jira_cloud_has_account",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1736,6 +1882,18 @@ class Migration(migrations.Migration):
                     ("decline_status", models.CharField(blank=True, db_default="", default="", help_text="Declines the booking.", max_length=60)),
                     ("board", models.BigIntegerField(blank=True, help_text="Whose sprints are booked.", null=True)),
                     ("sprint_request", models.CharField(blank=True, max_length=200)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that set it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "constraints": [
@@ -1757,7 +1915,7 @@ class Migration(migrations.Migration):
                             ),
                             name="jira_approver_is_another",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1847,6 +2005,17 @@ class Migration(migrations.Migration):
                     ("series", models.UUIDField(blank=True, null=True)),
                     ("rule", models.CharField(blank=True, db_default="", default="", help_text="RRULE, in local time.", max_length=120)),
                     ("zone", models.CharField(blank=True, db_default="", default="", help_text="Time zone of the rule.", max_length=64)),
+                    ("revision", models.PositiveIntegerField(db_default=0, default=0, help_text="Rises when its window or reason changes or it ends.")),
+                    ("changed_at", models.DateTimeField(blank=True, help_text="Time of the last such change; null: none.", null=True)),
+                    (
+                        "skipped",
+                        models.JSONField(
+                            blank=True,
+                            db_default=models.Value([], models.JSONField()),
+                            default=list,
+                            help_text="Days of the rule that the calendar does not have.",
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["starts", "id"],
@@ -1978,7 +2147,9 @@ class Migration(migrations.Migration):
                     ("sha256", models.CharField(max_length=64)),
                     ("checked_at", models.DateTimeField(blank=True, help_text="When it was last restored for a check.", null=True)),
                 ],
-                options={"ordering": ["-at"]},
+                options={
+                    "ordering": ["-at"],
+                },
             ),
             migrations.CreateModel(
                 name="Override",
@@ -2296,6 +2467,7 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(
                             condition=models.Q(("relation__in", ["", "owner", "project", "tenant", "member", "idle"])), name="pause_relation_known"
                         ),
+                        models.UniqueConstraint(fields=("tenant", "id"), name="pause_id_in_tenant"),
                     ],
                 },
             ),
@@ -2340,6 +2512,18 @@ class Migration(migrations.Migration):
                     ("zone", models.CharField(help_text="The person's time zone when it was made.", max_length=64)),
                     ("due", models.DateTimeField(help_text="When the next report is sent.")),
                     ("created", models.DateTimeField()),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that made it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["created", "id"],
@@ -2481,6 +2665,18 @@ class Migration(migrations.Migration):
                     (
                         "ended_by",
                         models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that named them, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
                     ),
                 ],
                 options={
@@ -2726,7 +2922,10 @@ class Migration(migrations.Migration):
             ),
             migrations.CreateModel(
                 name="EventCounter",
-                fields=[("name", models.CharField(max_length=80, primary_key=True, serialize=False)), ("count", models.PositiveBigIntegerField(default=0))],
+                fields=[
+                    ("name", models.CharField(max_length=80, primary_key=True, serialize=False)),
+                    ("count", models.PositiveBigIntegerField(default=0)),
+                ],
             ),
             migrations.CreateModel(
                 name="TierVersion",
@@ -2971,6 +3170,1487 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(condition=models.Q(("kind__in", ["pdf", "csv", "focus.csv", "focus.parquet"])), name="export_kind"),
                         models.CheckConstraint(
                             condition=models.Q(("content__isnull", True), ("finished_at__isnull", False), _connector="OR"), name="export_ready_is_finished"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="Progress",
+                fields=[
+                    (
+                        "booking",
+                        models.OneToOneField(
+                            db_constraint=False,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="progress",
+                            serialize=False,
+                            to="allocation.booking",
+                        ),
+                    ),
+                    ("step", models.FloatField(help_text="Steps that are done.")),
+                    ("of", models.FloatField(blank=True, help_text="Steps in all; null: not said.", null=True)),
+                    ("unit", models.CharField(max_length=24)),
+                    ("metrics", models.JSONField(help_text="Numbers by name, such as a loss.")),
+                    ("at", models.DateTimeField()),
+                    ("anchor_at", models.DateTimeField(help_text="From here on the rate is measured.")),
+                    ("anchor_step", models.FloatField()),
+                    ("mark_at", models.DateTimeField(help_text="The next anchor.")),
+                    ("mark_step", models.FloatField()),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "driver",
+                        models.CharField(
+                            blank=True,
+                            db_default="",
+                            default="",
+                            help_text="Driver versions of its nodes when its rate began to be measured; empty: not known.",
+                            max_length=80,
+                        ),
+                    ),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "booking"), name="progress_in_tenant"),
+                        models.CheckConstraint(condition=models.Q(("step__gte", 0), ("step__lte", 1000000000000000.0)), name="progress_is_a_number"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                ("of", None), models.Q(("of__gt", 0), ("of__gte", models.F("step")), ("of__lte", 1000000000000000.0)), _connector="OR"
+                            ),
+                            name="progress_of_all",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("anchor_at__lte", models.F("mark_at")), ("mark_at__lte", models.F("at"))), name="progress_in_order"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyApproval",
+                fields=[
+                    (
+                        "version",
+                        models.OneToOneField(
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="approval",
+                            serialize=False,
+                            to="allocation.policyversion",
+                        ),
+                    ),
+                    ("at", models.DateTimeField()),
+                    ("by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                ],
+            ),
+            migrations.CreateModel(
+                name="PolicyActivation",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "kind",
+                        models.CharField(
+                            choices=[("published", "Published"), ("activation", "Activation"), ("rollback", "Rollback"), ("return", "Return by the guard")],
+                            max_length=12,
+                        ),
+                    ),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[("waiting", "Waiting"), ("done", "In force since"), ("withdrawn", "Withdrawn"), ("failed", "Failed")],
+                            default="waiting",
+                            max_length=10,
+                        ),
+                    ),
+                    ("asked_at", models.DateTimeField()),
+                    ("starts", models.DateTimeField(help_text="From when on it is to be in force.")),
+                    ("due_at", models.DateTimeField(blank=True, help_text="When it is carried out; null: a second operator approves first.", null=True)),
+                    ("reason", models.CharField(blank=True, max_length=300)),
+                    ("waiver", models.CharField(blank=True, help_text="Why a site's only operator did not wait for a day.", max_length=300)),
+                    ("ended_at", models.DateTimeField(blank=True, help_text="When it was carried out or given up.", null=True)),
+                    ("note", models.CharField(blank=True, help_text="Why it failed.", max_length=300)),
+                    (
+                        "asked_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    (
+                        "former",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="The version that was in force before.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="allocation.policyversion",
+                        ),
+                    ),
+                    ("version", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="activations", to="allocation.policyversion")),
+                    (
+                        "guard",
+                        models.JSONField(blank=True, db_default={}, default=dict, help_text="`hours`, and `figures` with bands; empty: nothing is guarded."),
+                    ),
+                    ("classes", models.JSONField(blank=True, db_default=[], default=list, help_text="Slugs of GPU classes; empty: for all.")),
+                    (
+                        "in_force",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="The version that it put into force: another one than `version` for a part of the site.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="allocation.policyversion",
+                        ),
+                    ),
+                    ("tenants", models.JSONField(blank=True, db_default=[], default=list, help_text="Ids of organisations; empty: for all.")),
+                    (
+                        "applied",
+                        models.JSONField(
+                            blank=True,
+                            db_default=[],
+                            default=list,
+                            help_text="What it changed of tiers, quotas and prices: [kind, whose, field, before, after].",
+                        ),
+                    ),
+                ],
+                options={
+                    "ordering": ["-id"],
+                    "indexes": [models.Index(condition=models.Q(("state", "waiting")), fields=["due_at"], name="policy_due")],
+                    "constraints": [
+                        models.UniqueConstraint(condition=models.Q(("state", "waiting")), fields=("version",), name="policy_activation_one_waiting"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("ended_at", None), ("state", "waiting")),
+                                models.Q(models.Q(("state", "waiting"), _negated=True), ("ended_at__isnull", False)),
+                                _connector="OR",
+                            ),
+                            name="policy_activation_ends_once",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("due_at", None), ("due_at__gte", models.F("starts")), _connector="OR"), name="policy_activation_not_early"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(models.Q(("kind", "rollback"), _negated=True), models.Q(("reason", ""), _negated=True), _connector="OR"),
+                            name="policy_rollback_has_a_reason",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("in_force__isnull", False), ("state", "done")),
+                                models.Q(models.Q(("state", "done"), _negated=True), ("in_force", None)),
+                                _connector="OR",
+                            ),
+                            name="policy_activation_in_force",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="AdviceShown",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("workload", models.CharField(max_length=63)),
+                    ("code", models.CharField(max_length=16)),
+                    ("shown", models.PositiveIntegerField()),
+                    ("first_at", models.DateTimeField()),
+                    ("last_at", models.DateTimeField()),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("project", "workload", "code"), name="advice_shown_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="Diversion",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("workload", models.CharField(blank=True, max_length=63)),
+                    ("mode", models.CharField(choices=[("off", "Off"), ("suggest", "Suggest"), ("automatic", "Automatic")], max_length=9)),
+                    ("since", models.DateTimeField()),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("project", "workload"), name="diversion_once"),
+                        models.CheckConstraint(condition=models.Q(("mode__in", ("off", "suggest", "automatic"))), name="diversion_mode_known"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyTrial",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("days", models.PositiveSmallIntegerField()),
+                    ("seeds", models.PositiveSmallIntegerField()),
+                    ("until", models.DateTimeField(help_text="The end of the past that is played.")),
+                    ("asked_at", models.DateTimeField()),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[("waiting", "Waiting"), ("running", "Running"), ("done", "Done"), ("cancelled", "Cancelled"), ("failed", "Failed")],
+                            default="waiting",
+                            max_length=10,
+                        ),
+                    ),
+                    ("attempts", models.PositiveSmallIntegerField(default=0, help_text="Processes that have begun it.")),
+                    ("alive_at", models.DateTimeField(blank=True, help_text="When its process wrote last.", null=True)),
+                    ("permille", models.PositiveSmallIntegerField(default=0, help_text="How far it is.")),
+                    ("finished_at", models.DateTimeField(blank=True, null=True)),
+                    ("took_ms", models.PositiveIntegerField(default=0, help_text="Time of the processor.")),
+                    ("note", models.CharField(blank=True, help_text="Why it failed.", max_length=300)),
+                    ("report", models.JSONField(blank=True, null=True)),
+                    (
+                        "against",
+                        models.ForeignKey(
+                            help_text="The version that was in force.",
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="allocation.policyversion",
+                        ),
+                    ),
+                    (
+                        "asked_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("candidate", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.policyversion")),
+                    (
+                        "demand",
+                        models.JSONField(
+                            blank=True, db_default={}, default=dict, help_text="`load`, `sizes` and `bursts` in percent; empty: the demand of the past."
+                        ),
+                    ),
+                    (
+                        "fleet",
+                        models.JSONField(
+                            blank=True,
+                            db_default={},
+                            default=dict,
+                            help_text="`gpu_class`, `gpus`, `from_hour` and `to_hour` that the site has more; empty: none.",
+                        ),
+                    ),
+                ],
+                options={
+                    "ordering": ["-asked_at", "id"],
+                    "indexes": [models.Index(condition=models.Q(("finished_at", None)), fields=["asked_at"], name="policy_trial_open")],
+                    "constraints": [
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("finished_at", None), ("state__in", ("waiting", "running"))),
+                                models.Q(models.Q(("state__in", ("waiting", "running")), _negated=True), ("finished_at__isnull", False)),
+                                _connector="OR",
+                            ),
+                            name="policy_trial_ends_once",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("report", None), ("state", "done"), _connector="OR"), name="policy_trial_done_with_report"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyTrialPart",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("is_candidate", models.BooleanField()),
+                    ("seed", models.PositiveSmallIntegerField()),
+                    ("outcome", models.JSONField()),
+                    ("made_at", models.DateTimeField()),
+                    ("trial", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="parts", to="allocation.policytrial")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("trial", "is_candidate", "seed"), name="policy_trial_part_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyShadow",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("every", models.PositiveSmallIntegerField(help_text="Of so many decisions, one is decided again.")),
+                    ("started_at", models.DateTimeField()),
+                    ("ended_at", models.DateTimeField(blank=True, null=True)),
+                    ("last_decision", models.BigIntegerField(help_text="The newest decision that was looked at.")),
+                    ("next_at", models.DateTimeField(help_text="Not before then, so that it takes a fifth of a core at most.")),
+                    ("decided", models.PositiveIntegerField(default=0, help_text="Decisions that were decided again.")),
+                    ("differing", models.PositiveIntegerField(default=0, help_text="Those in which something differs.")),
+                    ("failed", models.PositiveIntegerField(default=0, help_text="Those that could not be decided again.")),
+                    ("took_ms", models.PositiveBigIntegerField(default=0, help_text="Time of the processor.")),
+                    ("note", models.CharField(blank=True, help_text="Why the last one failed.", max_length=200)),
+                    (
+                        "started_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("version", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="shadows", to="allocation.policyversion")),
+                ],
+                options={
+                    "ordering": ["-id"],
+                    "constraints": [
+                        models.UniqueConstraint(condition=models.Q(("ended_at", None)), fields=("version",), name="policy_shadow_one_open"),
+                        models.CheckConstraint(condition=models.Q(("every__gte", 1)), name="policy_shadow_every"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyShadowDifference",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "kind",
+                        models.CharField(
+                            choices=[
+                                ("earlier", "Starts earlier"),
+                                ("later", "Starts later"),
+                                ("paused", "Is paused"),
+                                ("spared", "Is not paused"),
+                                ("refused", "Is refused"),
+                                ("taken", "Is not refused"),
+                            ],
+                            max_length=8,
+                        ),
+                    ),
+                    ("times", models.PositiveIntegerField(help_text="Decisions in which it did.")),
+                    ("first_at", models.DateTimeField()),
+                    ("last_at", models.DateTimeField()),
+                    ("decision", models.BigIntegerField(help_text="The last of these decisions.")),
+                    ("active_starts", models.DateTimeField(blank=True, help_text="Planned by the live version.", null=True)),
+                    ("starts", models.DateTimeField(blank=True, help_text="Planned by the candidate.", null=True)),
+                    ("rule", models.CharField(blank=True, help_text="The code of the candidate's reason.", max_length=40)),
+                    ("booking", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.booking")),
+                    ("shadow", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="differences", to="allocation.policyshadow")),
+                ],
+                options={
+                    "ordering": ["-last_at", "id"],
+                    "constraints": [models.UniqueConstraint(fields=("shadow", "booking", "kind"), name="policy_shadow_difference_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="DemandForecast",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    (
+                        "kind",
+                        models.CharField(
+                            choices=[("requested", "GPUs asked for"), ("in_use", "GPUs in use"), ("wanted", "GPUs in use and waited for")], max_length=12
+                        ),
+                    ),
+                    ("at", models.DateTimeField(help_text="The first hour that it forecasts, in which it was made.")),
+                    (
+                        "low",
+                        django.contrib.postgres.fields.ArrayField(
+                            base_field=models.FloatField(), help_text="8 in 10 hours are expected between low and high.", size=None
+                        ),
+                    ),
+                    ("middle", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=None)),
+                    ("high", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=None)),
+                    (
+                        "hits",
+                        models.JSONField(
+                            help_text="By hours ahead: how many hours of the last four weeks kept forecasts had in their bands, of how many, and how far off they were on average in GPUs."
+                        ),
+                    ),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                ],
+                options={
+                    "ordering": ["gpu_class", "kind", "-at"],
+                    "constraints": [models.UniqueConstraint(fields=("gpu_class", "kind", "at"), name="demand_forecast_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="DemandHour",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("at", models.DateTimeField(help_text="The hour's begin.")),
+                    ("requested", models.FloatField(help_text="GPUs that bookings asked for in it.")),
+                    ("in_use", models.FloatField(help_text="GPUs that bookings had, on average.")),
+                    ("wanted", models.FloatField(help_text="These, and the GPUs of bookings that waited.")),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                ],
+                options={
+                    "ordering": ["gpu_class", "at"],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("gpu_class", "at"), name="demand_hour_once"),
+                        models.CheckConstraint(condition=models.Q(("in_use__gte", 0), ("requested__gte", 0), ("wanted__gte", 0)), name="demand_hour_positive"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="ObservedCluster",
+                fields=[
+                    ("slug", models.SlugField(max_length=40, primary_key=True, serialize=False)),
+                    ("engine", models.CharField(choices=[("slurm", "Slurm"), ("kubernetes", "Kubernetes")], default="slurm", max_length=12)),
+                    ("created", models.DateTimeField()),
+                    ("read_at", models.DateTimeField(help_text="When records were read last.")),
+                ],
+                options={
+                    "ordering": ["slug"],
+                },
+            ),
+            migrations.CreateModel(
+                name="ObservedAccount",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("name", models.CharField(max_length=64)),
+                    (
+                        "project",
+                        models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.project"),
+                    ),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("cluster", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="allocation.observedcluster")),
+                ],
+                options={
+                    "ordering": ["cluster", "name"],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("cluster", "name"), name="observed_account_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("project", None), ("tenant", None)), models.Q(("project__isnull", False), ("tenant__isnull", False)), _connector="OR"
+                            ),
+                            name="observed_account_of_project",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="ObservedJob",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("number", models.CharField(max_length=64)),
+                    ("gpu_type", models.CharField(blank=True, max_length=64)),
+                    ("gpus", models.PositiveIntegerField()),
+                    ("person", models.CharField(blank=True, help_text="Its owner's account on the cluster.", max_length=64)),
+                    ("partition", models.CharField(blank=True, max_length=64)),
+                    ("state", models.CharField(max_length=24)),
+                    ("nodes", models.TextField(blank=True)),
+                    ("submitted", models.DateTimeField()),
+                    ("eligible", models.DateTimeField()),
+                    ("started", models.DateTimeField(blank=True, null=True)),
+                    ("ended", models.DateTimeField(blank=True, null=True)),
+                    ("limit_seconds", models.PositiveBigIntegerField(blank=True, null=True)),
+                    ("is_booking", models.BooleanField(help_text="It holds the devices of a booking, which counts by itself.")),
+                    ("read_at", models.DateTimeField(help_text="What runs then is known to run until then.")),
+                    ("account", models.CharField(blank=True, max_length=64)),
+                    (
+                        "project",
+                        models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.project"),
+                    ),
+                    ("cluster", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="allocation.observedcluster")),
+                    ("gpu_class", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="The account's; null: operators' only.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
+                ],
+                options={
+                    "ordering": ["cluster", "submitted", "id"],
+                    "indexes": [
+                        models.Index(fields=["cluster", "started"], name="observed_job_started"),
+                        models.Index(fields=["read_at"], name="observed_job_read"),
+                    ],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("cluster", "number", "submitted", "gpu_type"), name="observed_job_once"),
+                        models.CheckConstraint(condition=models.Q(("gpus__gt", 0)), name="observed_job_gpus"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                ("eligible__gte", models.F("submitted")),
+                                models.Q(("started", None), ("started__gte", models.F("submitted")), _connector="OR"),
+                                models.Q(("ended", None), ("ended__gte", models.F("submitted")), _connector="OR"),
+                                models.Q(("ended", None), ("started", None), ("ended__gte", models.F("started")), _connector="OR"),
+                            ),
+                            name="observed_job_times",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="ObservedType",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("name", models.CharField(blank=True, help_text="Empty: the cluster has no types.", max_length=64)),
+                    ("cluster", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="allocation.observedcluster")),
+                    ("gpu_class", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                ],
+                options={
+                    "ordering": ["cluster", "name"],
+                    "constraints": [models.UniqueConstraint(fields=("cluster", "name"), name="observed_type_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="CapacityPlan",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("gpus", models.PositiveSmallIntegerField(help_text="GPUs at once.")),
+                    ("starts", models.DateTimeField()),
+                    ("until", models.DateTimeField(help_text="No machine is kept longer for new work.")),
+                    ("most_cost", models.DecimalField(decimal_places=6, max_digits=20)),
+                    ("currency", models.CharField(max_length=3)),
+                    (
+                        "source",
+                        models.CharField(
+                            choices=[("person", "A person"), ("sprint", "A sprint"), ("backlog", "The backlog"), ("forecast", "The forecast")], max_length=8
+                        ),
+                    ),
+                    ("reference", models.CharField(blank=True, help_text="Address of the sprint, or `backlog:` or `forecast:` and the class.", max_length=500)),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[("proposed", "Proposed"), ("active", "Active"), ("ended", "Ended"), ("cancelled", "Cancelled"), ("refused", "Refused")],
+                            max_length=9,
+                        ),
+                    ),
+                    ("note", models.CharField(blank=True, help_text="Why it is in its state.", max_length=300)),
+                    ("committed", models.DecimalField(db_default=Decimal("0"), decimal_places=6, default=Decimal("0"), max_digits=20)),
+                    (
+                        "charged",
+                        models.DecimalField(
+                            db_default=Decimal("0"),
+                            decimal_places=6,
+                            default=Decimal("0"),
+                            help_text="What its machines cost beyond what bookings on them paid.",
+                            max_digits=20,
+                        ),
+                    ),
+                    ("created", models.DateTimeField()),
+                    ("ended", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "booking",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The only booking that it is for; null: all of the project on the class.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="allocation.booking",
+                        ),
+                    ),
+                    ("created_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    (
+                        "decided_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.apitoken"
+                        ),
+                    ),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, help_text="Who pays and uses it.", on_delete=django.db.models.deletion.PROTECT, to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["-created", "id"],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "id"), name="capacity_plan_in_tenant"),
+                        models.UniqueConstraint(fields=("booking",), name="capacity_plan_of_booking_once"),
+                        models.UniqueConstraint(
+                            condition=models.Q(("state__in", ("proposed", "active")), models.Q(("reference", ""), _negated=True)),
+                            fields=("project", "reference"),
+                            name="capacity_plan_of_sprint_once",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("gpus__gte", 1)), name="capacity_plan_has_gpus"),
+                        models.CheckConstraint(condition=models.Q(("until__gt", models.F("starts"))), name="capacity_plan_ends_later"),
+                        models.CheckConstraint(
+                            condition=models.Q(("committed__gte", 0), ("committed__lte", models.F("most_cost"))), name="capacity_plan_within_money"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("charged__gte", 0), ("charged__lte", models.F("committed"))), name="capacity_plan_charges_cost"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("ended", None), ("state__in", ("proposed", "active"))),
+                                models.Q(("ended__isnull", False), ("state__in", ("ended", "cancelled", "refused"))),
+                                _connector="OR",
+                            ),
+                            name="capacity_plan_ends_once",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="CapacityMachine",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("provider", models.CharField(max_length=40)),
+                    ("offer", models.CharField(blank=True, max_length=40)),
+                    ("name", models.CharField(help_text="Of the machine at its provider.", max_length=60)),
+                    ("node", models.CharField(blank=True, help_text="Name of its node in the fleet.", max_length=60)),
+                    ("slot", models.PositiveSmallIntegerField(blank=True, null=True)),
+                    ("most", models.PositiveSmallIntegerField(blank=True, help_text="Machines that its provider may have at once.", null=True)),
+                    ("gpus", models.PositiveSmallIntegerField(default=0)),
+                    ("zone", models.CharField(blank=True, max_length=40)),
+                    ("interruptible", models.BooleanField(default=False)),
+                    ("price", models.DecimalField(decimal_places=6, default=Decimal("0"), help_text="Of the machine in an hour.", max_digits=20)),
+                    ("currency", models.CharField(blank=True, max_length=3)),
+                    ("least_seconds", models.PositiveIntegerField(default=0, help_text="The first paid period.")),
+                    ("period_seconds", models.PositiveIntegerField(default=0, help_text="Every later one.")),
+                    ("provider_id", models.CharField(blank=True, help_text="Empty until it is known.", max_length=120)),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[
+                                ("requested", "Requested"),
+                                ("booting", "Booting"),
+                                ("ready", "Ready"),
+                                ("draining", "Draining"),
+                                ("releasing", "Releasing"),
+                                ("released", "Released"),
+                                ("lost", "Lost"),
+                                ("orphan", "Orphan"),
+                            ],
+                            max_length=9,
+                        ),
+                    ),
+                    ("note", models.CharField(blank=True, help_text="What is wrong, or why it left.", max_length=300)),
+                    ("requested", models.DateTimeField()),
+                    ("asked", models.DateTimeField(blank=True, help_text="When the provider was last asked for it.", null=True)),
+                    ("due", models.DateTimeField(blank=True, help_text="It is late after this time.", null=True)),
+                    ("came", models.DateTimeField(blank=True, help_text="When the provider first listed it.", null=True)),
+                    ("ready", models.DateTimeField(blank=True, help_text="When bookings could use it.", null=True)),
+                    ("paid_until", models.DateTimeField(blank=True, help_text="End of its paid period.", null=True)),
+                    ("released", models.DateTimeField(blank=True, help_text="When the provider listed it no more.", null=True)),
+                    (
+                        "cost",
+                        models.DecimalField(
+                            db_default=Decimal("0"), decimal_places=6, default=Decimal("0"), help_text="Until the end of its paid period.", max_digits=20
+                        ),
+                    ),
+                    ("gpu_class", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "plan",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="machines",
+                            to="allocation.capacityplan",
+                        ),
+                    ),
+                    ("leaves", models.DateTimeField(blank=True, help_text="When its provider takes it back, by its own notice.", null=True)),
+                ],
+                options={
+                    "ordering": ["-requested", "id"],
+                    "constraints": [
+                        models.UniqueConstraint(
+                            condition=models.Q(("state", "orphan"), _negated=True), fields=("provider", "name"), name="capacity_machine_named_once"
+                        ),
+                        models.UniqueConstraint(
+                            condition=models.Q(("provider_id", ""), _negated=True), fields=("provider", "provider_id"), name="capacity_machine_known_once"
+                        ),
+                        models.UniqueConstraint(
+                            condition=models.Q(("state__in", ("requested", "booting", "ready", "draining", "releasing"))),
+                            fields=("provider", "slot"),
+                            name="capacity_machine_in_slot",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                ("plan", None), models.Q(("slot__gte", 1), ("slot__isnull", False), ("slot__lte", models.F("most"))), _connector="OR"
+                            ),
+                            name="capacity_machine_within_cap",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("plan", None), ("state", "orphan"), ("tenant", None)),
+                                models.Q(models.Q(("state", "orphan"), _negated=True), ("plan__isnull", False), ("tenant__isnull", False)),
+                                models.Q(("plan", None), ("state", "released"), ("tenant", None)),
+                                _connector="OR",
+                            ),
+                            name="capacity_machine_has_plan",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("cost__gte", 0)), name="capacity_machine_cost_positive"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="CapacitySpend",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("provider", models.CharField(max_length=40)),
+                    ("month", models.DateField()),
+                    ("committed", models.DecimalField(db_default=Decimal("0"), decimal_places=6, default=Decimal("0"), max_digits=20)),
+                    ("most", models.DecimalField(decimal_places=6, max_digits=20)),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("provider", "month"), name="capacity_spend_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(("committed__gte", 0), ("committed__lte", models.F("most"))), name="capacity_spend_within_most"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="SprintRule",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "mode",
+                        models.CharField(
+                            choices=[("off", "Nothing"), ("propose", "A plan that a lead approves"), ("rent", "A plan that is active")], max_length=7
+                        ),
+                    ),
+                    ("gpus", models.PositiveSmallIntegerField()),
+                    ("most_cost", models.DecimalField(decimal_places=6, help_text="Of each sprint.", max_digits=20)),
+                    ("issue", models.CharField(blank=True, help_text="It gets comments, such as GPU-1.", max_length=40)),
+                    ("changed", models.DateTimeField()),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("project",), name="sprint_rule_once"),
+                        models.CheckConstraint(condition=models.Q(("mode__in", ("off", "propose", "rent"))), name="sprint_rule_mode_known"),
+                        models.CheckConstraint(condition=models.Q(("gpus__gte", 1), ("most_cost__gt", 0)), name="sprint_rule_has_bounds"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="HeadroomHour",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("at", models.DateTimeField(help_text="The hour's begin.")),
+                    ("gpus", models.PositiveIntegerField(help_text="GPUs that were kept free.")),
+                    ("there", models.PositiveIntegerField(help_text="GPUs of the class.")),
+                    ("counted", models.BooleanField(default=False, help_text="Whether the hour is over and counted.")),
+                    ("served", models.PositiveIntegerField(default=0, help_text="Short bookings that started at once on GPUs that were kept free.")),
+                    ("idle", models.FloatField(default=0, help_text="GPU-hours of them that nobody used.")),
+                    ("waited", models.FloatField(default=0, help_text="Of these, while others waited for the class.")),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                ],
+                options={
+                    "ordering": ["gpu_class", "at"],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("gpu_class", "at"), name="headroom_hour_once"),
+                        models.CheckConstraint(condition=models.Q(("idle__gte", 0), ("waited__gte", 0)), name="headroom_hour_positive"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="NodeNotebooks",
+                fields=[
+                    (
+                        "node",
+                        models.OneToOneField(
+                            on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name="+", serialize=False, to="allocation.node"
+                        ),
+                    ),
+                    ("programs", models.JSONField(help_text="Names of the site's list on the node.")),
+                    ("seq", models.PositiveBigIntegerField(help_text="The number of its last message.")),
+                ],
+            ),
+            migrations.CreateModel(
+                name="Notebook",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("program", models.CharField(max_length=40)),
+                    ("label", models.CharField(help_text="Its host's name below NOTEBOOK_URL's.", max_length=24, unique=True)),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[("asked", "Asked"), ("starting", "Starting"), ("ready", "Ready"), ("ended", "Ended"), ("failed", "Failed")],
+                            default="asked",
+                            max_length=8,
+                        ),
+                    ),
+                    ("reason", models.CharField(blank=True, help_text="Why it ended or failed.", max_length=300)),
+                    ("key", models.CharField(blank=True, help_text="SHA-256 of the secret of its tunnels; empty: none is known.", max_length=64)),
+                    ("is_ordered", models.BooleanField(default=False, help_text="It stands in its node's document.")),
+                    ("run", models.DateTimeField(help_text="When the run of the booking began, with which it ends.")),
+                    ("asked_at", models.DateTimeField()),
+                    ("ready_at", models.DateTimeField(blank=True, null=True)),
+                    ("ended_at", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "booking",
+                        models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="notebooks", to="allocation.booking"),
+                    ),
+                    ("node", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.node")),
+                    ("owner", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["-asked_at", "id"],
+                    "indexes": [
+                        models.Index(condition=models.Q(("is_ordered", True)), fields=["node"], name="notebook_ordered"),
+                        models.Index(fields=["booking", "-asked_at"], name="notebook_of_booking"),
+                    ],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "id"), name="notebook_id_in_tenant"),
+                        models.UniqueConstraint(condition=models.Q(("ended_at", None)), fields=("booking",), name="notebook_open_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("ended_at", None), ("state__in", ["asked", "starting", "ready"])),
+                                models.Q(("ended_at__isnull", False), ("state__in", ["ended", "failed"])),
+                                _connector="OR",
+                            ),
+                            name="notebook_ended",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="NotebookEntry",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("session", models.BinaryField(help_text="Digest of the portal's session.", max_length=32)),
+                    ("ticket", models.BinaryField(max_length=32, unique=True)),
+                    ("ticket_until", models.DateTimeField()),
+                    ("cookie", models.BinaryField(blank=True, max_length=32, null=True, unique=True)),
+                    (
+                        "notebook",
+                        models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name="entries", to="allocation.notebook"),
+                    ),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("tenant", "id"), name="notebook_entry_in_tenant")],
+                },
+            ),
+            migrations.CreateModel(
+                name="BacklogRule",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "mode",
+                        models.CharField(
+                            choices=[("off", "Nothing"), ("propose", "A plan that a lead approves"), ("rent", "A plan that is active")], max_length=7
+                        ),
+                    ),
+                    ("wait_minutes", models.PositiveSmallIntegerField(help_text="Longest wait from when a booking could begin to its expected start.")),
+                    ("gpus", models.PositiveSmallIntegerField()),
+                    ("hours", models.PositiveSmallIntegerField(help_text="That a plan is open.")),
+                    ("most_cost", models.DecimalField(decimal_places=6, help_text="Of its plans of a calendar month (UTC).", max_digits=20)),
+                    ("note", models.CharField(blank=True, help_text="Why it could make no plan.", max_length=300)),
+                    ("changed", models.DateTimeField()),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("project", "gpu_class"), name="backlog_rule_once"),
+                        models.CheckConstraint(condition=models.Q(("mode__in", ("off", "propose", "rent"))), name="backlog_rule_mode_known"),
+                        models.CheckConstraint(
+                            condition=models.Q(("gpus__gte", 1), ("hours__gte", 1), ("most_cost__gt", 0), ("wait_minutes__gte", 10)),
+                            name="backlog_rule_has_bounds",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="HandOver",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("revision", models.PositiveIntegerField(help_text="Of the booking's request, as it is offered.")),
+                    ("note", models.CharField(blank=True, help_text="What the taker reads.", max_length=200)),
+                    ("created", models.DateTimeField()),
+                    ("until", models.DateTimeField()),
+                    (
+                        "state",
+                        models.CharField(
+                            choices=[("open", "Open"), ("accepted", "Accepted"), ("declined", "Declined"), ("withdrawn", "Withdrawn"), ("expired", "Expired")],
+                            default="open",
+                            max_length=9,
+                        ),
+                    ),
+                    ("answered", models.DateTimeField(blank=True, null=True)),
+                    ("accepted_in", models.BigIntegerField(blank=True, help_text="The transaction of the acceptance; a trigger writes it.", null=True)),
+                    (
+                        "answered_by",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: nobody, it expired.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                    (
+                        "booking",
+                        models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="hand_overs", to="allocation.booking"),
+                    ),
+                    (
+                        "created_by",
+                        models.ForeignKey(
+                            help_text="The owner, or a lead of the project.",
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                    (
+                        "giver",
+                        models.ForeignKey(help_text="The owner.", on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that offered it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
+                    (
+                        "taker",
+                        models.ForeignKey(
+                            help_text="Who may accept it.", on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["-created", "id"],
+                    "indexes": [
+                        models.Index(fields=["tenant", "taker", "-created"], name="hand_over_by_taker"),
+                        models.Index(fields=["tenant", "giver", "-created"], name="hand_over_by_giver"),
+                        models.Index(condition=models.Q(("state", "open")), fields=["until"], name="hand_over_open"),
+                    ],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "id"), name="hand_over_id_in_tenant"),
+                        models.UniqueConstraint(condition=models.Q(("state", "open")), fields=("booking",), name="hand_over_open_once"),
+                        models.CheckConstraint(condition=models.Q(("giver", models.F("taker")), _negated=True), name="hand_over_to_another"),
+                        models.CheckConstraint(condition=models.Q(("until__gt", models.F("created"))), name="hand_over_ends_later"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("answered", None), ("answered_by", None), ("state", "open")),
+                                models.Q(("answered__isnull", False), ("answered_by", None), ("state", "expired")),
+                                models.Q(("answered__isnull", False), ("answered_by__isnull", False), ("state__in", ["declined", "withdrawn"])),
+                                models.Q(
+                                    ("answered__isnull", False),
+                                    ("answered__lt", models.F("until")),
+                                    ("answered_by", models.F("taker")),
+                                    ("answered_by__isnull", False),
+                                    ("state", "accepted"),
+                                ),
+                                _connector="OR",
+                            ),
+                            name="hand_over_answered",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("accepted_in__isnull", False), ("state", "accepted")),
+                                models.Q(models.Q(("state", "accepted"), _negated=True), ("accepted_in", None)),
+                                _connector="OR",
+                            ),
+                            name="hand_over_accepted_in",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="PauseAppeal",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("reason", models.CharField(max_length=500)),
+                    ("decider", models.CharField(choices=[("admin", "The organisation's admins"), ("operator", "The operators")], max_length=8)),
+                    ("raised", models.DateTimeField()),
+                    ("state", models.CharField(choices=[("open", "Open"), ("accepted", "Accepted"), ("declined", "Declined")], default="open", max_length=8)),
+                    ("answer", models.CharField(blank=True, max_length=500)),
+                    ("answered", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "answered_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("booking", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.booking")),
+                    (
+                        "pause",
+                        models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="appeal", to="allocation.pause"),
+                    ),
+                    ("raised_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["-raised", "id"],
+                    "indexes": [
+                        models.Index(fields=["tenant", "-raised"], name="pause_appeal_of_tenant"),
+                        models.Index(condition=models.Q(("state", "open")), fields=["raised"], name="pause_appeal_open"),
+                    ],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "id"), name="pause_appeal_id_in_tenant"),
+                        models.CheckConstraint(condition=models.Q(("reason", ""), _negated=True), name="pause_appeal_has_a_reason"),
+                        models.CheckConstraint(condition=models.Q(("decider__in", ["admin", "operator"])), name="pause_appeal_decider_known"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("answer", ""), ("answered", None), ("answered_by", None), ("state", "open")),
+                                models.Q(
+                                    ("answered__gte", models.F("raised")),
+                                    ("answered__isnull", False),
+                                    ("answered_by__isnull", False),
+                                    ("state__in", ["accepted", "declined"]),
+                                    models.Q(("answer", ""), _negated=True),
+                                    models.Q(("answered_by", models.F("raised_by")), _negated=True),
+                                ),
+                                _connector="OR",
+                            ),
+                            name="pause_appeal_answered_by_another",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="ForecastRule",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "mode",
+                        models.CharField(
+                            choices=[("off", "Nothing"), ("propose", "A plan that a lead approves"), ("rent", "A plan that is active")], max_length=7
+                        ),
+                    ),
+                    ("gpus", models.PositiveSmallIntegerField()),
+                    ("most_cost", models.DecimalField(decimal_places=6, help_text="Of its plans of a calendar month (UTC).", max_digits=20)),
+                    ("note", models.CharField(blank=True, help_text="Why it could make no plan.", max_length=300)),
+                    ("changed", models.DateTimeField()),
+                    ("hours", models.PositiveSmallIntegerField(help_text="So many hours have to be short at least.")),
+                    ("days", models.PositiveSmallIntegerField(help_text="Of the coming days that are looked at.")),
+                    ("checked", models.DateTimeField(blank=True, help_text="When it last read the forecast.", null=True)),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="tenants.project"
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("project", "gpu_class"), name="forecast_rule_once"),
+                        models.CheckConstraint(condition=models.Q(("mode__in", ("off", "propose", "rent"))), name="forecast_rule_mode_known"),
+                        models.CheckConstraint(
+                            condition=models.Q(("days__gte", 1), ("days__lte", 14), ("gpus__gte", 1), ("hours__gte", 1), ("most_cost__gt", 0)),
+                            name="forecast_rule_has_bounds",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="SliceAhead",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("profile", models.CharField(max_length=24)),
+                    ("profile_id", models.PositiveIntegerField()),
+                    ("start", models.PositiveSmallIntegerField(help_text="Its first memory slot.")),
+                    ("size", models.PositiveSmallIntegerField()),
+                    ("ordered", models.DateTimeField()),
+                    ("closed", models.DateTimeField(blank=True, help_text="When it was taken, or no longer expected.", null=True)),
+                    ("taken", models.BooleanField(default=False, help_text="Whether a booking started on it.")),
+                    ("ready_seconds", models.FloatField(blank=True, help_text="From the order to start that booking until its device was ready.", null=True)),
+                    ("gpu", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="allocation.gpu")),
+                    ("reset_seconds", models.PositiveIntegerField(db_default=0, default=0, help_text="Of the reset that its GPU needed first; 0: none.")),
+                ],
+                options={
+                    "ordering": ["ordered", "id"],
+                    "constraints": [
+                        models.UniqueConstraint(condition=models.Q(("closed", None)), fields=("gpu", "start"), name="slice_ahead_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(models.Q(("closed", None), ("taken", False)), ("closed__gte", models.F("ordered")), _connector="OR"),
+                            name="slice_ahead_closed",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="CutPause",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("released", models.DateTimeField(blank=True, help_text="When the booking fitted the limit again.", null=True)),
+                    ("pause", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.pause")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    (
+                        "cut",
+                        models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="pauses", to="allocation.limitcut"),
+                    ),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("pause",), name="cut_pause_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="KeptBooking",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("booking", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.booking")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("cut", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="kept", to="allocation.limitcut")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("cut", "booking"), name="kept_booking_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="LimitCut",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("of_persons", models.BooleanField(default=False, help_text="The limit is that of a person there.")),
+                    ("limit_units", models.BigIntegerField(blank=True, help_text="Null: only the cap was cut.", null=True)),
+                    ("cap_gpu_hours", models.PositiveIntegerField(blank=True, null=True)),
+                    ("cap_days", models.PositiveSmallIntegerField(blank=True, null=True)),
+                    ("cap_carries", models.BooleanField(default=False)),
+                    ("answer", models.CharField(choices=[("keep", "Keep"), ("drain", "Drain"), ("pause", "Pause")], max_length=5)),
+                    ("created", models.DateTimeField()),
+                    ("changed", models.DateTimeField(help_text="When the limit or the answer was last set.")),
+                    ("ended", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "outcome",
+                        models.CharField(blank=True, choices=[("met", "Met"), ("raised", "Raised"), ("cancelled", "Cancelled")], default="", max_length=9),
+                    ),
+                    (
+                        "changed_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    ("lab", models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.lab")),
+                    (
+                        "person",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: everybody there.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                    (
+                        "project",
+                        models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.project"),
+                    ),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("before_units", models.BigIntegerField(blank=True, help_text="What a guarantee was: what was above it is not concerned.", null=True)),
+                    ("of_guarantee", models.BooleanField(db_default=False, default=False, help_text="It is what the owner is guaranteed.")),
+                    ("since", models.DateTimeField(blank=True, help_text="Of a guarantee between dates.", null=True)),
+                    ("source", models.UUIDField(blank=True, help_text="The limit at some times, or guarantee between dates.", null=True)),
+                    ("until", models.DateTimeField(blank=True, null=True)),
+                ],
+                options={
+                    "ordering": ["created", "id"],
+                    "indexes": [models.Index(fields=["tenant", "-created"], name="limit_cut_by_tenant")],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "id"), name="limit_cut_id_in_tenant"),
+                        models.CheckConstraint(condition=models.Q(("project", None), ("lab", None), _connector="OR"), name="limit_cut_of_one_owner"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("of_persons", False), ("person", None)), models.Q(("lab", None), ("of_persons", True)), _connector="OR"
+                            ),
+                            name="limit_cut_of_persons",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("limit_units__gte", 0), ("limit_units__isnull", False)),
+                                models.Q(("cap_gpu_hours__isnull", False), ("limit_units", None)),
+                                _connector="OR",
+                            ),
+                            name="limit_cut_has_a_limit",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("answer__in", ["keep", "drain", "pause"])), name="limit_cut_answer_known"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("ended", None), ("outcome", "")),
+                                models.Q(("ended__gte", models.F("created")), ("ended__isnull", False), ("outcome__in", ["met", "raised", "cancelled"])),
+                                _connector="OR",
+                            ),
+                            name="limit_cut_ended_with_an_outcome",
+                        ),
+                        models.UniqueConstraint(
+                            condition=models.Q(("ended", None)),
+                            fields=("tenant", "gpu_class", "project", "lab", "of_persons", "person", "of_guarantee", "source"),
+                            name="limit_cut_open_once",
+                            nulls_distinct=False,
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("before_units", None), ("of_guarantee", False)),
+                                models.Q(("before_units__isnull", False), ("limit_units__isnull", False), ("of_guarantee", True), ("of_persons", False)),
+                                _connector="OR",
+                            ),
+                            name="limit_cut_of_a_guarantee",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="NodeCache",
+                fields=[
+                    (
+                        "node",
+                        models.OneToOneField(
+                            on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name="+", serialize=False, to="allocation.node"
+                        ),
+                    ),
+                    ("sets", models.JSONField(help_text="By name: the size in MiB and the Unix seconds of the last use, or null.")),
+                    ("said_at", models.DateTimeField(help_text="When the node said so.")),
+                ],
+                options={
+                    "constraints": [
+                        models.CheckConstraint(
+                            condition=django.db.models.lookups.LessThanOrEqual(
+                                django.db.models.functions.text.Length(django.db.models.functions.comparison.Cast("sets", models.TextField())), 24000
+                            ),
+                            name="node_cache_bounded",
+                        )
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="SpareCores",
+                fields=[
+                    (
+                        "project",
+                        models.OneToOneField(
+                            db_constraint=False,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="+",
+                            serialize=False,
+                            to="tenants.project",
+                        ),
+                    ),
+                    ("is_on", models.BooleanField()),
+                    ("changed_at", models.DateTimeField()),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+            ),
+            migrations.CreateModel(
+                name="HostUse",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("at", models.DateTimeField(help_text="Of the newest measurement.")),
+                    ("seconds", models.FloatField(help_text="Measured time.")),
+                    ("cpu_seconds", models.FloatField(help_text="Core-seconds that were used.")),
+                    ("core_seconds", models.FloatField(help_text="Core-seconds that it could use; 0: not limited, or not known.")),
+                    ("cores", models.PositiveIntegerField(help_text="That it can use now.")),
+                    ("spare", models.PositiveIntegerField(help_text="Cores that the node could lend to it.")),
+                    ("cpu", models.PositiveIntegerField(help_text="Thousandths of a core in the newest measurement.")),
+                    ("memory_mb", models.PositiveIntegerField(help_text="Now.", null=True)),
+                    ("peak_memory_mb", models.PositiveIntegerField(null=True)),
+                    ("read_mb", models.FloatField(help_text="From disks.", null=True)),
+                    ("written_mb", models.FloatField(help_text="To disks.", null=True)),
+                    ("received_mb", models.FloatField(help_text="From the network.", null=True)),
+                    ("sent_mb", models.FloatField(help_text="To the network.", null=True)),
+                    (
+                        "booking",
+                        models.ForeignKey(
+                            db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="host_uses", to="allocation.booking"
+                        ),
+                    ),
+                    ("node", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.node")),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("network_seconds", models.FloatField(db_default=0, default=0, help_text="Measured time with a network, on which its sums are based.")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("booking", "node"), name="host_use_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(("core_seconds__gte", 0), ("cpu_seconds__gte", 0), ("seconds__gte", 0)), name="host_use_is_a_number"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="RaisedCores",
+                fields=[
+                    (
+                        "booking",
+                        models.OneToOneField(
+                            db_constraint=False,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="raised_cores",
+                            serialize=False,
+                            to="allocation.booking",
+                        ),
+                    ),
+                    ("most", models.PositiveIntegerField()),
+                    ("run", models.DateTimeField(help_text="When the run began for which it was raised.")),
+                    ("raised_at", models.DateTimeField()),
+                    ("ended_at", models.DateTimeField(help_text="When it was taken back.", null=True)),
+                    ("evidence", models.JSONField(help_text="The numbers by which its work waited for input.")),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [models.CheckConstraint(condition=models.Q(("most__gte", 1), ("most__lte", 1024)), name="raised_cores_bounded")],
+                },
+            ),
+            migrations.CreateModel(
+                name="Staging",
+                fields=[
+                    (
+                        "booking",
+                        models.OneToOneField(
+                            db_constraint=False,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="staging",
+                            serialize=False,
+                            to="allocation.booking",
+                        ),
+                    ),
+                    ("nodes", models.JSONField(help_text="By name of the node: `data`, `began_at` (Unix s), `seconds` (null: not yet), `error`.")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("tenant", "booking"), name="staging_in_tenant")],
+                },
+            ),
+            migrations.CreateModel(
+                name="Zone",
+                fields=[
+                    (
+                        "slug",
+                        models.CharField(
+                            max_length=40, primary_key=True, serialize=False, validators=[django.core.validators.RegexValidator("^[a-z][a-z0-9-]*$")]
+                        ),
+                    ),
+                    ("name", models.CharField(max_length=60)),
+                    ("time_zone", models.CharField(max_length=50)),
+                    (
+                        "price",
+                        django.contrib.postgres.fields.ArrayField(
+                            base_field=models.DecimalField(decimal_places=4, max_digits=8),
+                            default=list,
+                            help_text="Money per kWh by hour, in the site's currency.",
+                            size=None,
+                        ),
+                    ),
+                    (
+                        "grams",
+                        django.contrib.postgres.fields.ArrayField(
+                            base_field=models.PositiveIntegerField(), default=list, help_text="CO2 per kWh by hour.", size=None
+                        ),
+                    ),
+                    ("created", models.DateTimeField()),
+                    ("ended", models.DateTimeField(blank=True, help_text="When it was given up.", null=True)),
+                ],
+                options={
+                    "ordering": ["slug"],
+                    "constraints": [
+                        models.CheckConstraint(condition=models.Q(("slug__regex", "^[a-z][a-z0-9-]*$")), name="zone_slug_sane"),
+                        models.CheckConstraint(condition=models.Q(("name", ""), _negated=True), name="zone_named"),
+                        models.CheckConstraint(condition=models.Q(("price__len", 0), ("price__len", 24), _connector="OR"), name="zone_price_of_every_hour"),
+                        models.CheckConstraint(condition=models.Q(("grams__len", 0), ("grams__len", 24), _connector="OR"), name="zone_grams_of_every_hour"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="TierEnergy",
+                fields=[
+                    (
+                        "tier",
+                        models.OneToOneField(
+                            on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name="+", serialize=False, to="tenants.tier"
+                        ),
+                    ),
+                    ("prefers", models.CharField(choices=[("price", "Cheap energy"), ("carbon", "Clean energy")], max_length=6)),
+                    ("hours", models.PositiveSmallIntegerField(help_text="The most that it waits, from when it could have run.")),
+                ],
+                options={
+                    "ordering": ["tier"],
+                    "constraints": [
+                        models.CheckConstraint(condition=models.Q(("prefers__in", ["price", "carbon"])), name="tier_energy_is_one"),
+                        models.CheckConstraint(condition=models.Q(("hours__gte", 1), ("hours__lte", 48)), name="tier_energy_waits_so_long"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="MailedMonth",
+                fields=[
+                    ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                    ("month", models.DateField(help_text="Its first day.")),
+                    ("at", models.DateTimeField(help_text="When its messages were written.")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("tenant", "month"), name="mailed_month_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="PolicyTrialTenant",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("trial", models.UUIDField(help_text="The trial.")),
+                    ("fleet", models.JSONField(help_text="As in the trial.")),
+                    ("days", models.PositiveSmallIntegerField()),
+                    ("until", models.DateTimeField(help_text="The end of the past that was played.")),
+                    ("rows", models.JSONField(help_text="Waits of the organisation and of its projects, in seconds.")),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["-until", "-id"],
+                    "constraints": [models.UniqueConstraint(fields=("tenant", "trial"), name="policy_trial_tenant_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="BookingScript",
+                fields=[
+                    (
+                        "booking",
+                        models.OneToOneField(
+                            db_constraint=False,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            primary_key=True,
+                            related_name="script",
+                            serialize=False,
+                            to="allocation.booking",
+                        ),
+                    ),
+                    ("text", models.TextField(max_length=16384)),
+                    ("log_file", models.CharField(blank=True, help_text="The file of its newest output.", max_length=300)),
+                    ("log", models.TextField(blank=True, help_text="The end of its output.", max_length=4000)),
+                    ("exit_code", models.PositiveSmallIntegerField(blank=True, null=True)),
+                    ("ended", models.CharField(blank=True, help_text="The engine's word for how it ended, or why it never ran.", max_length=300)),
+                    ("ended_at", models.DateTimeField(blank=True, null=True)),
+                    ("tenant", models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "booking"), name="script_in_tenant"),
+                        models.CheckConstraint(condition=models.Q(("exit_code", None), ("ended_at__isnull", False), _connector="OR"), name="script_ended"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                django.db.models.lookups.LessThanOrEqual(django.db.models.functions.text.Length("text"), 16384),
+                                django.db.models.lookups.LessThanOrEqual(django.db.models.functions.text.Length("log"), 4000),
+                            ),
+                            name="script_bounded",
                         ),
                     ],
                 },

@@ -3,21 +3,37 @@
 from django.db import migrations
 
 from allocation.migrations.rules import (
+    appeals,
     approvals,
     bookings,
+    capacity,
     change_feed,
     charges,
+    clusters,
     decisions,
+    demand,
+    ends_once,
     fleet,
+    hand_overs,
+    hosts,
     jira,
+    limit_cuts,
     limits,
+    notebooks,
     others,
     pauses,
     places,
+    policies,
+    policy_trials,
+    progress,
+    rights,
     solver,
     waiting_list,
+    workloads,
+    zones,
 )
 
+# A function of SQL follows those that it calls, and rights that are taken follow what gives them.
 ORDER = (
     fleet,
     bookings,
@@ -32,6 +48,21 @@ ORDER = (
     charges,
     jira,
     change_feed,
+    rights,
+    progress,
+    policies,
+    workloads,
+    policy_trials,
+    demand,
+    clusters,
+    capacity,
+    hand_overs,
+    notebooks,
+    appeals,
+    limit_cuts,
+    hosts,
+    zones,
+    ends_once,
 )
 
 

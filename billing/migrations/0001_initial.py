@@ -1,5 +1,6 @@
 import uuid
 
+import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.expressions
 from django.conf import settings
@@ -37,7 +38,9 @@ class Migration(migrations.Migration):
                         ),
                     ),
                 ],
-                options={"ordering": ["-valid_from"]},
+                options={
+                    "ordering": ["-valid_from"],
+                },
             ),
             migrations.CreateModel(
                 name="Price",
@@ -71,7 +74,7 @@ class Migration(migrations.Migration):
                             ),
                             name="price_peak_not_lower",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -132,13 +135,7 @@ class Migration(migrations.Migration):
                                 _connector="OR",
                             ),
                             name="price_draft_decided",
-                        ),
-                        models.CheckConstraint(
-                            condition=models.Q(
-                                models.Q(("state", "published"), _negated=True), models.Q(("decided_by", models.F("author")), _negated=True), _connector="OR"
-                            ),
-                            name="price_draft_second_person",
-                        ),
+                        )
                     ],
                 },
             ),
@@ -173,7 +170,7 @@ class Migration(migrations.Migration):
                             name="account_one_of_a_kind",
                             nulls_distinct=False,
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -247,6 +244,17 @@ class Migration(migrations.Migration):
                             max_length=12,
                         ),
                     ),
+                    ("gpu_class", models.CharField(blank=True, db_default="", default="", max_length=40)),
+                    (
+                        "tier",
+                        models.CharField(
+                            blank=True,
+                            db_default="",
+                            default="",
+                            help_text="Of the booking when it was charged. A trigger writes it, and the class.",
+                            max_length=40,
+                        ),
+                    ),
                 ],
                 options={
                     "indexes": [
@@ -276,7 +284,10 @@ class Migration(migrations.Migration):
                         ),
                         models.CheckConstraint(
                             condition=models.Q(
-                                ("fee", ""), models.Q(("kind", "settle"), ("surcharge", 0)), models.Q(("fee", "late_share"), ("kind", "reverse")), _connector="OR"
+                                ("fee", ""),
+                                models.Q(("kind", "settle"), ("surcharge", 0)),
+                                models.Q(("fee", "late_share"), ("kind", "reverse")),
+                                _connector="OR",
                             ),
                             name="transfer_fee_in_charge",
                         ),
@@ -338,7 +349,10 @@ class Migration(migrations.Migration):
                     ("account", models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, to="billing.account")),
                     ("starts", models.DateField()),
                     ("ends", models.DateField()),
-                    ("warn_percent", models.PositiveSmallIntegerField(default=80, help_text="Share of spent and held money that warns.")),
+                    (
+                        "warn_percent",
+                        models.PositiveSmallIntegerField(default=80, help_text="Share of spent and held money of the main alert; pages show it from there on."),
+                    ),
                     (
                         "repeat_amount",
                         models.DecimalField(blank=True, decimal_places=6, help_text="The next period gets a budget of this amount.", max_digits=20, null=True),
@@ -371,6 +385,16 @@ class Migration(migrations.Migration):
                     ("forecast_low", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
                     ("forecast_high", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
                     ("forecast_at", models.DateTimeField(blank=True, help_text="When it was computed.", null=True)),
+                    ("unit", models.CharField(blank=True, db_default="", default="", help_text="What programs count, such as `epoch`.", max_length=24)),
+                    (
+                        "unit_cost",
+                        models.DecimalField(
+                            blank=True, decimal_places=6, help_text="What so many units have cost so far; null: not known.", max_digits=20, null=True
+                        ),
+                    ),
+                    ("unit_cost_at", models.DateTimeField(blank=True, help_text="When it was computed.", null=True)),
+                    ("unit_count", models.PositiveIntegerField(blank=True, help_text="Of so many units.", null=True)),
+                    ("unit_most", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
                 ],
                 options={
                     "ordering": ["-starts"],
@@ -438,6 +462,15 @@ class Migration(migrations.Migration):
                             ),
                             name="budget_level",
                         ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("unit", ""), ("unit_cost", None), ("unit_count", None), ("unit_most", None)),
+                                models.Q(models.Q(("level", "campaign"), ("unit_count__gt", 0), ("unit_most__gt", 0)), models.Q(("unit", ""), _negated=True)),
+                                _connector="OR",
+                            ),
+                            name="budget_unit_limit",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("unit_cost", None), ("unit_cost__gte", 0), _connector="OR"), name="budget_unit_cost"),
                     ],
                 },
             ),
@@ -453,7 +486,13 @@ class Migration(migrations.Migration):
                     (
                         "measure",
                         models.CharField(
-                            choices=[("spent", "Spent"), ("committed", "Spent and held"), ("forecast", "Forecast at the end of the period")], max_length=10
+                            choices=[
+                                ("spent", "Spent"),
+                                ("committed", "Spent and held"),
+                                ("forecast", "Forecast at the end of the period"),
+                                ("unit_cost", "Spend per unit of progress"),
+                            ],
+                            max_length=10,
                         ),
                     ),
                     ("percent", models.PositiveSmallIntegerField()),
@@ -475,12 +514,27 @@ class Migration(migrations.Migration):
                     (
                         "audience",
                         models.CharField(
-                            choices=[("leads", "Project leads"), ("admins", "Tenant admins"), ("both", "Project leads and tenant admins")],
+                            choices=[
+                                ("leads", "Project leads"),
+                                ("admins", "Tenant admins"),
+                                ("both", "Project leads and tenant admins"),
+                                ("people", "Only the people named"),
+                            ],
                             default="both",
                             max_length=8,
                         ),
                     ),
                     ("reached_at", models.DateTimeField(blank=True, help_text="Since when it acts; null while it does not.", null=True)),
+                    (
+                        "people",
+                        django.contrib.postgres.fields.ArrayField(
+                            base_field=models.IntegerField(),
+                            db_default=models.Value([], output_field=django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), size=None)),
+                            default=list,
+                            help_text="Accounts that are notified, too.",
+                            size=None,
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["percent", "measure", "action"],
@@ -489,11 +543,15 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(condition=models.Q(("percent__gte", 1), ("percent__lte", 200)), name="guardrail_percent"),
                         models.CheckConstraint(
                             condition=models.Q(
-                                ("measure__in", ["spent", "committed", "forecast"]),
+                                ("measure__in", ["spent", "committed", "forecast", "unit_cost"]),
                                 ("action__in", ["notify", "approval", "cheaper", "no_borrowing", "no_bookings", "drain", "pause"]),
-                                ("audience__in", ["leads", "admins", "both"]),
+                                ("audience__in", ["leads", "admins", "both", "people"]),
                             ),
                             name="guardrail_choices",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(models.Q(("measure", "unit_cost"), _negated=True), ("action__in", ["notify", "pause"]), _connector="OR"),
+                            name="guardrail_of_units",
                         ),
                     ],
                 },
@@ -513,6 +571,77 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.UniqueConstraint(fields=("tenant", "starts"), name="month_closed_once"),
                         models.CheckConstraint(condition=models.Q(("ends__gt", models.F("starts"))), name="month_period"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="BudgetAlert",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    (
+                        "measure",
+                        models.CharField(
+                            choices=[
+                                ("spent", "Spent"),
+                                ("committed", "Spent and held"),
+                                ("forecast", "Forecast at the end of the period"),
+                                ("unit_cost", "Spend per unit of progress"),
+                            ],
+                            max_length=10,
+                        ),
+                    ),
+                    ("percent", models.PositiveSmallIntegerField()),
+                    (
+                        "action",
+                        models.CharField(
+                            choices=[
+                                ("notify", "Notify"),
+                                ("approval", "Ask for an approval of new bookings"),
+                                ("cheaper", "Finish waiting work on the cheapest of its classes"),
+                                ("no_borrowing", "Start nothing on borrowed GPUs"),
+                                ("no_bookings", "Take no new bookings"),
+                                ("drain", "Start nothing new"),
+                                ("pause", "Pause what runs, after its notice"),
+                            ],
+                            max_length=12,
+                        ),
+                    ),
+                    (
+                        "audience",
+                        models.CharField(
+                            choices=[
+                                ("leads", "Project leads"),
+                                ("admins", "Tenant admins"),
+                                ("both", "Project leads and tenant admins"),
+                                ("people", "Only the people named"),
+                            ],
+                            max_length=8,
+                        ),
+                    ),
+                    (
+                        "people",
+                        django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), help_text="Accounts that were notified, too.", size=None),
+                    ),
+                    ("reached_at", models.DateTimeField()),
+                    ("cleared_at", models.DateTimeField(blank=True, help_text="When the share was lower, or the rung was removed.", null=True)),
+                    ("amount", models.DecimalField(decimal_places=6, max_digits=20)),
+                    ("spent", models.DecimalField(decimal_places=6, max_digits=20)),
+                    ("held", models.DecimalField(decimal_places=6, max_digits=20)),
+                    ("forecast", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
+                    ("budget", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name="alerts", to="billing.budget")),
+                    ("tenant", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("unit_cost", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
+                    ("unit_most", models.DecimalField(blank=True, decimal_places=6, max_digits=20, null=True)),
+                ],
+                options={
+                    "ordering": ["-reached_at", "-id"],
+                    "constraints": [
+                        models.UniqueConstraint(
+                            condition=models.Q(("cleared_at", None)), fields=("budget", "measure", "percent", "action"), name="budget_alert_once"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("cleared_at", None), ("cleared_at__gte", models.F("reached_at")), _connector="OR"), name="budget_alert_time"
+                        ),
                     ],
                 },
             ),

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import RunSQL
 
-BASELINE = "2026-11-26"
+BASELINE = "2026-12-01"
 """The name of the present first migrations. Whoever folds migrations gives them another one."""
 APPS = ("tenants", "billing", "allocation")
 _MARK = "gpu-portal, first migrations of "

@@ -103,7 +103,9 @@ class Migration(migrations.Migration):
                     "abstract": False,
                     "constraints": [models.CheckConstraint(condition=models.Q(("mails__in", ["all", "urgent", "none"])), name="user_mails")],
                 },
-                managers=[("objects", django.contrib.auth.models.UserManager())],
+                managers=[
+                    ("objects", django.contrib.auth.models.UserManager()),
+                ],
             ),
             migrations.CreateModel(
                 name="Password",
@@ -172,7 +174,9 @@ class Migration(migrations.Migration):
                     ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("at", models.DateTimeField()),
                 ],
-                options={"constraints": [models.UniqueConstraint(fields=("user", "announcement"), name="announcement_dismissed_once")]},
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("user", "announcement"), name="announcement_dismissed_once")],
+                },
             ),
             migrations.CreateModel(
                 name="Tenant",
@@ -229,7 +233,9 @@ class Migration(migrations.Migration):
                     ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("disabled", models.DateTimeField(blank=True, help_text="Since when the tenant's admins keep the person out.", null=True)),
                 ],
-                options={"constraints": [models.UniqueConstraint(fields=("tenant", "user"), name="known_person_once")]},
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("tenant", "user"), name="known_person_once")],
+                },
             ),
             migrations.CreateModel(
                 name="Lab",
@@ -273,7 +279,7 @@ class Migration(migrations.Migration):
                         models.CheckConstraint(condition=models.Q(("external_ref__regex", "^\\S*$")), name="project_reference_sane"),
                         models.UniqueConstraint(fields=("tenant", "slug"), name="project_slug_in_tenant"),
                         models.UniqueConstraint(fields=("tenant", "id"), name="project_id_in_tenant"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -311,7 +317,7 @@ class Migration(migrations.Migration):
                             ),
                             name="membership_role_fits",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -343,6 +349,18 @@ class Migration(migrations.Migration):
                     ("created", models.DateTimeField()),
                     ("expires", models.DateTimeField()),
                     ("decided", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that made it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "indexes": [models.Index(condition=models.Q(("state", "open")), fields=["invitee"], name="invitation_waiting")],
@@ -375,8 +393,20 @@ class Migration(migrations.Migration):
                     ("slug", models.SlugField(max_length=40, primary_key=True, serialize=False)),
                     ("label", models.CharField(max_length=80)),
                     ("order", models.PositiveSmallIntegerField(default=0)),
+                    (
+                        "kind",
+                        models.CharField(
+                            choices=[("gpu", "GPUs"), ("host", "Host cores")],
+                            db_default="gpu",
+                            default="gpu",
+                            help_text="What one unit of it is: a GPU, or a core of a host.",
+                            max_length=4,
+                        ),
+                    ),
                 ],
-                options={"ordering": ["order", "slug"]},
+                options={
+                    "ordering": ["order", "slug"],
+                },
             ),
             migrations.CreateModel(
                 name="Tier",
@@ -501,7 +531,7 @@ class Migration(migrations.Migration):
                             ),
                             name="quota_cap_fits",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -523,7 +553,7 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.UniqueConstraint(fields=("tenant", "user", "key"), name="idempotency_once"),
                         models.CheckConstraint(condition=models.Q(("key", ""), _negated=True), name="idempotency_key_not_empty"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -552,6 +582,18 @@ class Migration(migrations.Migration):
                     ("created_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
                     ("last_sent", models.DateTimeField(blank=True, null=True)),
                     ("last_error", models.CharField(blank=True, help_text="Of the newest attempt.", max_length=200)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that set it, with which it ends; null: a browser.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["created", "id"],
@@ -634,8 +676,11 @@ class Migration(migrations.Migration):
                 ],
                 options={
                     "constraints": [
-                        models.UniqueConstraint(django.db.models.functions.text.Lower("user_name"), models.F("tenant"), name="directory_user_name_once")
-                    ]
+                        models.UniqueConstraint(django.db.models.functions.text.Lower("user_name"), models.F("tenant"), name="directory_user_name_once"),
+                        models.UniqueConstraint(
+                            condition=models.Q(("external_id", ""), _negated=True), fields=("tenant", "external_id"), name="directory_external_id_once"
+                        ),
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -646,7 +691,9 @@ class Migration(migrations.Migration):
                     ("lab", models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, to="tenants.lab")),
                     ("user", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to=settings.AUTH_USER_MODEL)),
                 ],
-                options={"constraints": [models.UniqueConstraint(fields=("lab", "user"), name="lab_lead_once")]},
+                options={
+                    "constraints": [models.UniqueConstraint(fields=("lab", "user"), name="lab_lead_once")],
+                },
             ),
             migrations.CreateModel(
                 name="LabQuota",
@@ -682,7 +729,7 @@ class Migration(migrations.Migration):
                             ),
                             name="lab_quota_never_negative",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -702,7 +749,7 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.UniqueConstraint(fields=("tenant", "project", "user", "gpu_class"), name="person_quota_once", nulls_distinct=False),
                         models.CheckConstraint(condition=models.Q(("limit_units__gte", 0)), name="person_quota_never_negative"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -763,7 +810,7 @@ class Migration(migrations.Migration):
                         models.Index(fields=["tenant", "-at", "-id"], name="audit_newest"),
                         models.Index(fields=["tenant", "actor", "-at", "-id"], name="audit_by_actor"),
                         models.Index(fields=["tenant", "object_kind", "-at", "-id"], name="audit_by_kind"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -820,7 +867,9 @@ class Migration(migrations.Migration):
                     ("created", models.DateTimeField()),
                     ("sent", models.DateTimeField(blank=True, null=True)),
                 ],
-                options={"indexes": [models.Index(condition=models.Q(("sent", None)), fields=["id"], name="outbox_waiting")]},
+                options={
+                    "indexes": [models.Index(condition=models.Q(("sent", None)), fields=["id"], name="outbox_waiting")],
+                },
             ),
             migrations.CreateModel(
                 name="Mail",
@@ -896,7 +945,7 @@ class Migration(migrations.Migration):
                             ),
                             name="mail_link_for_one",
                         )
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -970,7 +1019,7 @@ class Migration(migrations.Migration):
                             ),
                             name="notification_quiet_hours_sane",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1054,6 +1103,18 @@ class Migration(migrations.Migration):
                     ("salt", models.BinaryField(max_length=32)),
                     ("previous_salt", models.BinaryField(blank=True, max_length=32, null=True)),
                     ("previous_until", models.DateTimeField(blank=True, help_text="Until then questions have the signature of both secrets.", null=True)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that set its address, and with which it ends.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "constraints": [
@@ -1067,7 +1128,7 @@ class Migration(migrations.Migration):
                             ),
                             name="policy_hook_previous_secret_ends",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1202,7 +1263,7 @@ class Migration(migrations.Migration):
                             name="sign_on_group_role_fits",
                         ),
                         models.CheckConstraint(condition=models.Q(("group", "*"), ("role", "tenant_admin"), _negated=True), name="sign_on_group_admin_named"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1221,7 +1282,7 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.UniqueConstraint(fields=("tenant", "issuer", "subject"), name="sign_on_identity_once"),
                         models.UniqueConstraint(fields=("tenant", "user"), name="sign_on_identity_of_user"),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1290,6 +1351,30 @@ class Migration(migrations.Migration):
                             to="tenants.apitoken",
                         ),
                     ),
+                    (
+                        "replaces",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that rotated itself into this one: its revocation ends this one, too.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
+                    (
+                        "follows",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that was rotated into this one. What it depended on, this one does.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "constraints": [
@@ -1298,7 +1383,7 @@ class Migration(migrations.Migration):
                             condition=models.Q(("scopes__contained_by", ["read", "book", "project", "budget", "fleet", "admin"]), ("scopes__len__gt", 0)),
                             name="apitoken_scopes_known",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1385,6 +1470,18 @@ class Migration(migrations.Migration):
                     ("last_delivered", models.DateTimeField(blank=True, null=True)),
                     ("disabled_at", models.DateTimeField(blank=True, null=True)),
                     ("disabled_reason", models.CharField(blank=True, max_length=200)),
+                    (
+                        "made_with",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="The token that set its address, and with which it ends.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to="tenants.apitoken",
+                        ),
+                    ),
                 ],
                 options={
                     "constraints": [
@@ -1410,7 +1507,7 @@ class Migration(migrations.Migration):
                             ),
                             name="webhook_disabled_for_a_reason",
                         ),
-                    ]
+                    ],
                 },
             ),
             migrations.CreateModel(
@@ -1420,11 +1517,7 @@ class Migration(migrations.Migration):
                     (
                         "tenant",
                         models.ForeignKey(
-                            blank=True,
-                            help_text="That of the webhook.",
-                            null=True,
-                            on_delete=django.db.models.deletion.PROTECT,
-                            to="tenants.tenant",
+                            blank=True, help_text="That of the webhook.", null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant"
                         ),
                     ),
                     (
@@ -1498,7 +1591,257 @@ class Migration(migrations.Migration):
                     "constraints": [
                         models.UniqueConstraint(django.db.models.functions.text.Lower("name"), models.F("tenant"), name="directory_group_once"),
                         models.UniqueConstraint(fields=("tenant", "id"), name="directory_group_id_in_tenant"),
-                    ]
+                        models.UniqueConstraint(
+                            condition=models.Q(("external_id", ""), _negated=True), fields=("tenant", "external_id"), name="directory_group_external_id_once"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="Departure",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("is_seen", models.BooleanField(db_default=False, default=False, help_text="Whether a turn has ended what was planned.")),
+                    (
+                        "project",
+                        models.ForeignKey(
+                            blank=True,
+                            db_constraint=False,
+                            help_text="Null: all projects of the organisation.",
+                            null=True,
+                            on_delete=django.db.models.deletion.CASCADE,
+                            to="tenants.project",
+                        ),
+                    ),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="tenants.tenant")),
+                    (
+                        "user",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: everybody.",
+                            null=True,
+                            on_delete=django.db.models.deletion.CASCADE,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                ],
+                options={
+                    "indexes": [models.Index(condition=models.Q(("is_seen", False)), fields=["id"], name="departure_new")],
+                },
+            ),
+            migrations.CreateModel(
+                name="FailedMessage",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("queue", models.CharField(max_length=40)),
+                    ("key", models.CharField(help_text="Names the entry within its queue.", max_length=120)),
+                    ("error", models.CharField(help_text="What went wrong.", max_length=300)),
+                    ("tries", models.PositiveSmallIntegerField(default=1)),
+                    ("first_failed", models.DateTimeField()),
+                    ("last_failed", models.DateTimeField()),
+                    ("next_try", models.DateTimeField(blank=True, help_text="Null: it is parked.", null=True)),
+                    ("dismissed", models.DateTimeField(blank=True, help_text="An operator has decided that it is not tried again.", null=True)),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: it belongs to the platform or to several tenants.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            to="tenants.tenant",
+                        ),
+                    ),
+                ],
+                options={
+                    "constraints": [
+                        models.UniqueConstraint(fields=("queue", "key"), name="failed_message_once"),
+                        models.CheckConstraint(condition=models.Q(("dismissed", None), ("next_try", None), _connector="OR"), name="failed_message_dismissed"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="OperatorRole",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    (
+                        "role",
+                        models.CharField(
+                            choices=[
+                                ("site", "Site"),
+                                ("class", "GPU classes"),
+                                ("pool", "Racks and pools"),
+                                ("read_only", "Read only"),
+                                ("billing", "Billing"),
+                                ("support", "Support"),
+                            ],
+                            max_length=10,
+                        ),
+                    ),
+                    (
+                        "names",
+                        django.contrib.postgres.fields.ArrayField(
+                            base_field=models.CharField(max_length=60),
+                            default=list,
+                            help_text="Classes, or racks and pools, to which it is limited; empty for other roles.",
+                            size=None,
+                        ),
+                    ),
+                    ("created", models.DateTimeField()),
+                    ("since", models.DateTimeField(blank=True, help_text="Null: it waits for a second operator.", null=True)),
+                    ("ended", models.DateTimeField(blank=True, null=True)),
+                    (
+                        "approved_by",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="The second operator, if one was needed.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                    (
+                        "created_by",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Null: the owner of the database, by a command.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="+",
+                            to=settings.AUTH_USER_MODEL,
+                        ),
+                    ),
+                    (
+                        "ended_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("user", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="operator_roles", to=settings.AUTH_USER_MODEL)),
+                ],
+                options={
+                    "ordering": ["user__username", "role", "-created", "id"],
+                    "constraints": [
+                        models.UniqueConstraint(condition=models.Q(("ended", None)), fields=("user", "role"), name="operator_role_once"),
+                        models.CheckConstraint(
+                            condition=models.Q(("role__in", ["site", "class", "pool", "read_only", "billing", "support"])), name="operator_role_known"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("names__len__gt", 0), ("role__in", ["class", "pool"])),
+                                models.Q(models.Q(("role__in", ["class", "pool"]), _negated=True), ("names", [])),
+                                _connector="OR",
+                            ),
+                            name="operator_role_names",
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                ("approved_by", None),
+                                models.Q(
+                                    models.Q(("approved_by", models.F("created_by")), _negated=True),
+                                    models.Q(("approved_by", models.F("user")), _negated=True),
+                                    ("since__isnull", False),
+                                ),
+                                _connector="OR",
+                            ),
+                            name="operator_role_second_is_another",
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="DatedGuarantee",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("guaranteed_units", models.BigIntegerField()),
+                    ("starts", models.DateTimeField()),
+                    ("ends", models.DateTimeField()),
+                    ("created", models.DateTimeField()),
+                    ("ended", models.DateTimeField(blank=True, help_text="When somebody ended it early.", null=True)),
+                    ("created_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    (
+                        "ended_by",
+                        models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL),
+                    ),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                    ("lab", models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.lab")),
+                    (
+                        "project",
+                        models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.project"),
+                    ),
+                ],
+                options={
+                    "ordering": ["starts", "id"],
+                    "constraints": [
+                        models.CheckConstraint(condition=models.Q(("guaranteed_units__gte", 0)), name="dated_guarantee_never_negative"),
+                        models.CheckConstraint(condition=models.Q(("starts__lt", models.F("ends"))), name="dated_guarantee_lasts"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("ended", None), ("ended_by", None)),
+                                models.Q(("ended__gte", models.F("created")), ("ended__isnull", False), ("ended_by__isnull", False)),
+                                _connector="OR",
+                            ),
+                            name="dated_guarantee_ended_by_somebody",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("lab", None), ("project", None), _connector="OR"), name="dated_guarantee_of_one_owner"),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="SavedView",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("list", models.CharField(help_text="The name of the list.", max_length=20)),
+                    ("name", models.CharField(max_length=60)),
+                    ("query", models.CharField(help_text="Its filters, as in an address.", max_length=1000)),
+                    ("is_shared", models.BooleanField(default=False, help_text="Whether everybody in the organisation, or each operator, has it.")),
+                    ("created", models.DateTimeField()),
+                    ("owner", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    (
+                        "tenant",
+                        models.ForeignKey(
+                            blank=True, help_text="Null: of an operator.", null=True, on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant"
+                        ),
+                    ),
+                ],
+                options={
+                    "ordering": ["list", django.db.models.functions.text.Lower("name"), "id"],
+                    "constraints": [
+                        models.UniqueConstraint(
+                            models.F("tenant"),
+                            models.F("owner"),
+                            models.F("list"),
+                            django.db.models.functions.text.Lower("name"),
+                            name="saved_view_once",
+                            nulls_distinct=False,
+                        ),
+                        models.CheckConstraint(condition=models.Q(("name", ""), _negated=True), name="saved_view_named"),
+                        models.CheckConstraint(
+                            condition=models.Q(("query__regex", "^[a-z_]+=[A-Za-z0-9%+_.~-]+(&[a-z_]+=[A-Za-z0-9%+_.~-]+)*$")), name="saved_view_is_a_query"
+                        ),
+                        models.CheckConstraint(
+                            condition=models.Q(("list__in", ["bookings", "decisions", "fleet", "log", "timeline"])), name="saved_view_of_a_list"
+                        ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="TierGuarantee",
+                fields=[
+                    ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                    ("units", models.BigIntegerField()),
+                    ("tiers", models.JSONField(help_text="Slugs, in order.")),
+                    ("changed", models.DateTimeField()),
+                    ("changed_by", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                    ("gpu_class", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.gpuclass")),
+                    ("tenant", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, to="tenants.tenant")),
+                ],
+                options={
+                    "ordering": ["gpu_class", "id"],
+                    "constraints": [
+                        models.UniqueConstraint(fields=("tenant", "gpu_class"), name="tier_guarantee_once"),
+                        models.CheckConstraint(condition=models.Q(("units__gt", 0)), name="tier_guarantee_positive"),
+                    ],
                 },
             ),
         )

@@ -4,22 +4,31 @@ from django.db import migrations
 
 from tenants.migrations.rules import (
     audit,
+    credentials,
+    dated_guarantees,
+    departures,
+    failures,
     invitations,
     messages,
+    operator_roles,
     operators,
     passwords,
     people,
     policy_hooks,
     projects,
     reference,
+    rights,
+    saved_views,
     sessions,
     sign_in,
     sign_on,
+    tier_guarantees,
+    token_ancestors,
     tokens,
     wall,
 )
 
-# A function of SQL follows those that it calls.
+# A function of SQL follows those that it calls, and rights that are taken follow what gives them.
 ORDER = (
     wall,
     reference,
@@ -27,6 +36,7 @@ ORDER = (
     audit,
     people,
     passwords,
+    token_ancestors,
     sessions,
     sign_in,
     sign_on,
@@ -35,6 +45,14 @@ ORDER = (
     messages,
     policy_hooks,
     operators,
+    departures,
+    failures,
+    rights,
+    credentials,
+    operator_roles,
+    dated_guarantees,
+    saved_views,
+    tier_guarantees,
 )
 
 

@@ -3,8 +3,13 @@
 from tenants.platform.reference import reference_of_tenants
 from tenants.platform.wall import append_only, protect, tenant_key
 
+# Rules are changed in place, each change with a new version.
+_RULE = (
+    "project_id, name, min_cost, min_gpu_hours, min_gpus, min_seconds, classes, tiers, hours_begin, hours_end,"
+    " weekdays, zone, is_first, steps, version, retired, retired_by_id"
+)
 WALL = (
-    protect("allocation_approvalrule", grants="SELECT, INSERT, UPDATE (retired, retired_by_id)")
+    protect("allocation_approvalrule", grants=f"SELECT, INSERT, UPDATE ({_RULE})")
     + tenant_key("allocation_approvalrule", "project_id", "tenants_project")
     + reference_of_tenants("allocation_approvalrule")
     + protect(
@@ -21,6 +26,7 @@ WALL = (
     + append_only("allocation_approvalact")
     + protect("allocation_standin", grants="SELECT, INSERT, UPDATE (ended, ended_by_id)")
     + tenant_key("allocation_standin", "project_id", "tenants_project")
+    + tenant_key("allocation_standin", "made_with_id", "tenants_apitoken")
     + protect("allocation_counteroffer", grants="SELECT, INSERT, UPDATE (state, answered)")
     + tenant_key("allocation_counteroffer", "approval_id", "allocation_approval")
 )
@@ -96,7 +102,8 @@ BEGIN
   IF NEW.principal_id IS NOT NULL AND NOT EXISTS (
       SELECT FROM allocation_standin s WHERE s.tenant_id = NEW.tenant_id
       AND s.person_id = NEW.person_id AND s.approver_id = NEW.principal_id
-      AND s.starts <= NEW.at AND s.until > NEW.at AND s.ended IS NULL) THEN
+      AND s.starts <= NEW.at AND s.until > NEW.at AND s.ended IS NULL
+      AND (s.made_with_id IS NULL OR portal_token_lives(s.made_with_id, NEW.at))) THEN
     RAISE EXCEPTION 'nobody has named this person'
       USING ERRCODE = '23514', CONSTRAINT = 'approval_act_named';
   END IF;

@@ -80,7 +80,7 @@ CREATE TRIGGER labels_of_changed AFTER UPDATE ON allocation_booking
 """ + protect("allocation_bookinglabel", grants="SELECT, INSERT, DELETE")
 
 GROUPS = (
-    protect("allocation_series", grants="SELECT, INSERT, UPDATE (failed, rule, first)")
+    protect("allocation_series", grants="SELECT, INSERT, UPDATE (failed, rule, first, keeps_end, skipped)")
     + tenant_key("allocation_series", "project_id", "tenants_project")
     + protect("allocation_bookingarray", grants="SELECT, INSERT, UPDATE")
     + tenant_key("allocation_bookingarray", "project_id", "tenants_project")
@@ -105,8 +105,9 @@ CHANGES = (
 FEEDS = (
     protect("allocation_calendarfeed", grants="SELECT, INSERT, UPDATE (revoked)")
     + tenant_key("allocation_calendarfeed", "project_id", "tenants_project")
+    + tenant_key("allocation_calendarfeed", "made_with_id", "tenants_apitoken")
     + """
-CREATE FUNCTION portal_feed(wanted bytea)
+CREATE FUNCTION portal_feed(wanted bytea, at timestamptz)
 RETURNS TABLE (owner_id bigint, tenant_slug text, feed_project_id uuid, gpu_class text,
                tenant_id uuid, project_id uuid, role text, person text, time_zone text)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
@@ -116,9 +117,31 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   JOIN tenants_tenant t ON t.id = f.tenant_id
   JOIN LATERAL portal_memberships(f.owner_id) m ON m.tenant_id = f.tenant_id
   WHERE f.digest = wanted AND f.revoked IS NULL
+    AND (f.made_with_id IS NULL OR portal_token_lives(f.made_with_id, at))
+$$;
+CREATE FUNCTION portal_feed(wanted bytea)
+RETURNS TABLE (owner_id bigint, tenant_slug text, feed_project_id uuid, gpu_class text,
+               tenant_id uuid, project_id uuid, role text, person text, time_zone text)
+STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT * FROM portal_feed(wanted, statement_timestamp())
 $$;
 """
-    + callable_by("portal_feed(bytea)")
+    + callable_by("portal_feed(bytea)", "portal_feed(bytea, timestamptz)")
 )
 
-SQL = BOOKINGS + STATES + LABELS + GROUPS + CHANGES + FEEDS
+# Processes read the clock at different times before they write. A booking's rows are written one
+# after the other, as their writers hold its lock.
+IN_ORDER = """
+CREATE FUNCTION allocation_event_in_order() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+BEGIN
+  NEW.at := greatest(NEW.at, (
+    SELECT max(e.at) FROM allocation_bookingevent e
+    WHERE e.tenant_id = NEW.tenant_id AND e.booking_id = NEW.booking_id));
+  RETURN NEW;
+END $$;
+CREATE TRIGGER event_in_order BEFORE INSERT ON allocation_bookingevent
+  FOR EACH ROW EXECUTE FUNCTION allocation_event_in_order();
+"""
+
+SQL = BOOKINGS + STATES + LABELS + GROUPS + CHANGES + FEEDS + IN_ORDER

@@ -1,6 +1,6 @@
 """Charges as people read them: sums, disputes of statements, unusual spend, mailed reports."""
 
-from tenants.platform.wall import callable_by, protect, tenant_key
+from tenants.platform.wall import callable_by, no_right, protect, tenant_key
 
 # Sums of charges by budget, day and facts of the booking. The name of the trigger puts it after
 # `apply_transfers`, which has locked the accounts: two statements never write sums of one account
@@ -69,8 +69,35 @@ REPORTS = (
     + protect("allocation_reportsubscription")
     + tenant_key("allocation_reportsubscription", "project_id", "tenants_project")
     + tenant_key("allocation_reportsubscription", "lab_id", "tenants_lab")
+    + tenant_key("allocation_reportsubscription", "made_with_id", "tenants_apitoken")
     + protect("allocation_statementexport", grants="SELECT, INSERT, DELETE")
     + tenant_key("allocation_statementexport", "project_id", "tenants_project")
 )
 
-SQL = SUMS + DISPUTES + REPORTS
+# Each charge keeps the tier and the class that its booking has then, as the sums of charges do.
+FACTS = """
+CREATE FUNCTION allocation_charge_facts() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  booking record;
+BEGIN
+  SELECT b.tier_id, b.planned_class INTO booking FROM allocation_booking b
+    WHERE b.tenant_id = NEW.tenant_id AND b.id = NEW.reference;
+  NEW.tier := coalesce(booking.tier_id, '');
+  NEW.gpu_class := coalesce(booking.planned_class, '');
+  RETURN NEW;
+END $$;
+CREATE TRIGGER charge_facts BEFORE INSERT ON billing_transfer
+  FOR EACH ROW WHEN (NEW.kind IN ('settle', 'charge', 'reverse') AND NEW.reference IS NOT NULL)
+  EXECUTE FUNCTION allocation_charge_facts();
+""" + callable_by("allocation_charge_facts()", roles="")
+
+_MONTH = "allocation_mailedmonth"
+# Only a worker writes it, once, and nobody else reads it.
+MONTHS = (
+    protect(_MONTH, grants="")
+    + no_right("UPDATE, DELETE", _MONTH, roles="portal_system")
+    + no_right("SELECT, INSERT, UPDATE, DELETE", _MONTH, roles="portal_ops")
+)
+
+SQL = SUMS + DISPUTES + REPORTS + FACTS + MONTHS

@@ -39,7 +39,8 @@ CREATE FUNCTION portal_enrolment_open(wanted bytea, at timestamptz) RETURNS bool
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM allocation_enrolmenttoken
-    WHERE digest = wanted AND used_at IS NULL AND expires > at)
+    WHERE digest = wanted AND used_at IS NULL AND expires > at
+      AND (made_with_id IS NULL OR portal_token_lives(made_with_id, at)))
 $$;
 """
     + callable_by("portal_enrolment_open(bytea, timestamptz)")

@@ -10,6 +10,7 @@ SQL = (
         "allocation_jiraproject", "connection_id", "allocation_jiraconnection", cascade=True
     )
     + tenant_key("allocation_jiraproject", "project_id", "tenants_project")
+    + tenant_key("allocation_jiraproject", "made_with_id", "tenants_apitoken")
     + protect("allocation_jiramessage")
     + tenant_key(
         "allocation_jiramessage", "connection_id", "allocation_jiraconnection", cascade=True

@@ -4,21 +4,7 @@ from tenants.platform.wall import system_table, updates_only
 
 _TABLES = "allocation_policyapproval", "allocation_policyactivation"
 
-# A draft goes into force as itself, and an earlier version again; the document never changes.
-STATES = """
-CREATE OR REPLACE FUNCTION portal_policy_kept() RETURNS trigger LANGUAGE plpgsql
-SET search_path = pg_catalog AS $$
-BEGIN
-  IF TG_OP = 'UPDATE'
-    AND (OLD.state, NEW.state) IN (('live', 'retired'), ('draft', 'live'), ('retired', 'live'))
-    AND (NEW.number, NEW.document, NEW.created, NEW.created_by_id)
-      IS NOT DISTINCT FROM (OLD.number, OLD.document, OLD.created, OLD.created_by_id)
-  THEN
-    RETURN NEW;
-  END IF;
-  RAISE EXCEPTION 'a version of the policy is kept as it is' USING ERRCODE = '42501';
-END $$;
-"""
+# What an activation puts into force is its own version, unless it says otherwise.
 APPROVALS = """
 CREATE FUNCTION allocation_policy_approved() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public AS $$
@@ -37,6 +23,9 @@ SET search_path = pg_catalog, public AS $$
 BEGIN
   IF TG_OP = 'UPDATE' AND OLD.state <> 'waiting' THEN
     RAISE EXCEPTION 'an activation ends once' USING ERRCODE = '23514', CONSTRAINT = 'policy_activation_once';
+  END IF;
+  IF NEW.state = 'done' AND NEW.in_force_id IS NULL THEN
+    NEW.in_force_id := NEW.version_id;
   END IF;
   IF NEW.state = 'done' AND NEW.kind = 'activation' AND NEW.waiver = ''
     AND NEW.ended_at < NEW.asked_at + interval '1 day'
@@ -57,11 +46,11 @@ RIGHTS = (
     + updates_only(
         {
             "allocation_policyapproval": "",
-            "allocation_policyactivation": "state, due_at, ended_at, former_id, note",
+            "allocation_policyactivation": "state, due_at, ended_at, former_id, note, in_force_id, applied",
         }
     )
 )
-# Until now a version was in force from its making on, until the next one was made.
+# The version that a new site has is in force from the beginning.
 HISTORY = """
 INSERT INTO allocation_policyactivation
   (version_id, kind, state, asked_at, asked_by_id, starts, due_at, reason, waiver, ended_at, former_id, note)
@@ -70,4 +59,4 @@ SELECT number, 'published', 'done', created, created_by_id, created, created, ''
 FROM allocation_policyversion WHERE state <> 'draft' ORDER BY number;
 """
 
-SQL = STATES + APPROVALS + RIGHTS + HISTORY
+SQL = APPROVALS + RIGHTS + HISTORY

@@ -12,18 +12,27 @@ BOOKS = (
     + reference_of_all("billing_price")
 )
 
-# The author of a draft stays, so that nobody becomes the second person by taking a draft over.
+# The author of a draft stays, so that nobody becomes the second person by taking a draft over. That is an
+# operator whose role publishes prices; the only one of a site publishes their own drafts.
 DRAFTS = (
     system_table("billing_pricedraft")
     + """
 CREATE FUNCTION billing_price_draft_kept() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF OLD.state <> 'open' THEN
     RAISE EXCEPTION 'a decided draft never changes' USING ERRCODE = '23514';
   END IF;
   IF NEW.author_id <> OLD.author_id THEN
     RAISE EXCEPTION 'the author of a draft stays' USING ERRCODE = '23514';
+  END IF;
+  IF NEW.state = 'published' AND NEW.decided_by_id = NEW.author_id AND EXISTS (
+    SELECT FROM tenants_user u JOIN tenants_operatorrole r ON r.user_id = u.id
+    WHERE u.is_staff AND u.is_active AND u.id <> NEW.author_id
+      AND r.role IN ('site', 'billing') AND r.since IS NOT NULL AND r.ended IS NULL
+  ) THEN
+    RAISE EXCEPTION 'price_draft_second_person: another operator publishes a draft'
+      USING ERRCODE = '23514', CONSTRAINT = 'price_draft_second_person';
   END IF;
   RETURN NEW;
 END $$;

@@ -12,6 +12,7 @@ REVOKE UPDATE, DELETE
   FROM portal_system, portal_ops;
 REVOKE DELETE ON billing_budget, billing_campaign, billing_pricedraft
   FROM portal_system, portal_ops;
+REVOKE INSERT, UPDATE ON billing_pricedraft FROM portal_system;
 """
 
 # Balances follow from transfers: a new account has none, and only the trigger of transfers, which

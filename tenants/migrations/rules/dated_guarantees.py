@@ -11,24 +11,17 @@ RIGHTS = (
     + updates_only({_TABLE: ""}, roles="portal_system")
     + updates_only({_TABLE: "ended, ended_by_id"}, roles="portal_ops")
     + reference_of_tenants(_TABLE)
-    + """
-ALTER TABLE tenants_datedguarantee ADD CONSTRAINT dated_guarantee_once_at_a_time
-  EXCLUDE USING gist (tenant_id WITH =, gpu_class_id WITH =, tstzrange(starts, ends) WITH &&)
-  WHERE (ended IS NULL);
-"""
 )
 
-
-def kept_by_others(create: str, only: str = "") -> str:
-    """The function with one sum per class and time of what other tenants guarantee and do not lend, for
-    quotes; only where a dated guarantee of another tenant changes it. `only` is a condition on those."""
-    return f"""
-{create} portal_kept_by_others(at timestamptz)
+# One sum per class and time of what other tenants guarantee and do not lend, for quotes; only where a dated
+# guarantee of another tenant changes it.
+KEPT = """
+CREATE FUNCTION portal_kept_by_others(at timestamptz)
 RETURNS TABLE (gpu_class text, starts timestamptz, ends timestamptz, kept numeric)
 STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   WITH dated AS (
     SELECT d.* FROM tenants_datedguarantee d
-    WHERE d.ended IS NULL AND d.ends > at{only}
+    WHERE d.ended IS NULL AND d.ends > at AND d.project_id IS NULL AND d.lab_id IS NULL
       AND d.tenant_id IS DISTINCT FROM nullif(current_setting('portal.tenant', true), '')::uuid
   ), dates AS (
     SELECT d.gpu_class_id, greatest(d.starts, at) AS instant FROM dated d
@@ -50,15 +43,11 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   GROUP BY s.gpu_class_id, s.starts, s.ends
   ORDER BY s.gpu_class_id, s.starts
 $$;
-"""  # noqa: S608 (our own text)
-
-
-KEPT = kept_by_others("CREATE FUNCTION") + callable_by("portal_kept_by_others(timestamptz)")
+""" + callable_by("portal_kept_by_others(timestamptz)")
 
 # Admins and lab leads set those of labs and projects, only operators those of a tenant.
 INNER = (
     """
-ALTER TABLE tenants_datedguarantee DROP CONSTRAINT dated_guarantee_once_at_a_time;
 ALTER TABLE tenants_datedguarantee ADD CONSTRAINT dated_guarantee_once_at_a_time
   EXCLUDE USING gist (tenant_id WITH =, coalesce(project_id, lab_id, tenant_id) WITH =,
                       gpu_class_id WITH =, tstzrange(starts, ends) WITH &&)
@@ -72,5 +61,6 @@ CREATE POLICY inner_guarantees_ended ON tenants_datedguarantee AS RESTRICTIVE FO
 """
     + tenant_key("tenants_datedguarantee", "lab_id", "tenants_lab")
     + tenant_key("tenants_datedguarantee", "project_id", "tenants_project")
-    + kept_by_others("CREATE OR REPLACE FUNCTION", " AND d.project_id IS NULL AND d.lab_id IS NULL")
 )
+
+SQL = RIGHTS + KEPT + INNER

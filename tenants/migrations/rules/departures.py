@@ -56,18 +56,6 @@ CREATE TRIGGER departed AFTER UPDATE OF is_open ON tenants_tenant
   EXECUTE FUNCTION portal_departure_of_tenant();
 """
 
-# Who has left before triggers wrote it, and still has something planned.
-EARLIER = """
-INSERT INTO tenants_departure (tenant_id, user_id, is_seen)
-  SELECT k.tenant_id, k.user_id, false FROM tenants_knownperson k
-  JOIN tenants_user u ON u.id = k.user_id
-  WHERE k.disabled IS NOT NULL OR NOT u.is_active OR NOT EXISTS (
-    SELECT FROM tenants_membership m
-    WHERE m.user_id = k.user_id AND m.tenant_id = k.tenant_id AND m.role <> 'viewer');
-INSERT INTO tenants_departure (tenant_id, project_id, is_seen)
-  SELECT p.tenant_id, p.id, false FROM tenants_project p WHERE NOT p.is_open;
-"""
-
 SQL = (
     protect("tenants_departure", grants="")
     + tenant_key("tenants_departure", "project_id", "tenants_project", cascade=True)
@@ -80,5 +68,4 @@ SQL = (
         "portal_departure_of_tenant()",
         roles="",
     )
-    + EARLIER
 )

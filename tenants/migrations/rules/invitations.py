@@ -19,6 +19,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   JOIN tenants_user b ON b.id = i.made_by_id AND b.is_active
   LEFT JOIN tenants_project p ON p.id = i.project_id
   WHERE i.id = wanted AND i.state = 'open' AND i.expires > at AND coalesce(p.is_open, true)
+    AND (i.made_with_id IS NULL OR portal_token_lives(i.made_with_id, at))
     AND (b.is_staff OR EXISTS (
       SELECT FROM portal_memberships(b.id) m
       WHERE m.tenant_id = i.tenant_id

@@ -84,8 +84,4 @@ CREATE TRIGGER kept BEFORE INSERT OR UPDATE ON tenants_operatorrole FOR EACH ROW
     roles="",
 )
 
-# Until now, each operator could do everything.
-PRESENT = """
-INSERT INTO tenants_operatorrole (id, user_id, role, names, created, since)
-  SELECT gen_random_uuid(), id, 'site', '{}', now(), now() FROM tenants_user WHERE is_staff;
-"""
+SQL = RIGHTS + SITE

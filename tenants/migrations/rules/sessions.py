@@ -15,8 +15,7 @@ STABLE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   FROM (SELECT s.user_id, s.only_tenant_id AS tenant_id
         FROM tenants_session s WHERE s.digest = credential AND s.expires > at
         UNION ALL
-        SELECT k.user_id, k.tenant_id FROM tenants_apitoken k
-        WHERE k.digest = credential AND k.revoked IS NULL AND k.expires > at) held
+        SELECT k.user_id, k.tenant_id FROM portal_live_token(credential, at) k) held
   JOIN tenants_user u ON u.id = held.user_id AND u.is_active
 $$;
 CREATE FUNCTION portal_person(credential bytea, at timestamptz) RETURNS bigint

@@ -10,3 +10,5 @@ RIGHTS = (
     + updates_only({_TABLE: "units, tiers, changed, changed_by_id"}, roles="portal_ops")
     + reference_of_tenants(_TABLE)
 )
+
+SQL = RIGHTS

@@ -8,7 +8,7 @@ TOKENS = (
         "tenants_apitoken",
         grants="INSERT, UPDATE (last_used, revoked, last_address, expires),"
         " SELECT (id, tenant_id, user_id, name, prefix, created, expires, last_used, revoked,"
-        " made_with_id, scopes, project_id, last_address, warned)",
+        " made_with_id, replaces_id, follows_id, scopes, project_id, last_address, warned)",
     )
     + tenant_key("tenants_apitoken", "made_with_id", "tenants_apitoken")
     + tenant_key("tenants_apitoken", "project_id", "tenants_project")

@@ -1,0 +1,19 @@
+"""Workers and operators change of tokens and sessions what their code changes, and no holder.
+
+A token keeps its holder, its digest, and the tokens that it came from, which end it with them. Who is
+signed in with a session is written by sign-ins, in the operators' process; workers only remove
+sessions that are over.
+"""
+
+from tenants.platform.wall import no_right, updates_only
+
+ENDS = "expires, last_address, last_used, revoked"
+WORKERS = {"tenants_apitoken": f"{ENDS}, warned", "tenants_session": "expires, last_seen"}
+# An erased account's tokens lose their names.
+OPERATORS = {"tenants_apitoken": f"{ENDS}, name"}
+
+SQL = (
+    updates_only(WORKERS, "portal_system")
+    + updates_only(OPERATORS, "portal_ops")
+    + no_right("INSERT", "tenants_session", roles="portal_system")
+)
