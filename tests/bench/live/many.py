@@ -60,15 +60,15 @@ class Turns:
 
         watch, began, decided = Watch(), self._clocks(), dict[str, float]()
 
-        def piece(writing: object, piece: Any, *others: Any) -> Any:
-            done = write(writing, piece, *others)
-            if any(name == until for _, name in piece.parts):
+        def piece_write(*given: Any) -> object:  # noqa: ANN401 (whatever the function takes)
+            done = write(*given)
+            if any(name == until for _, name in given[1].parts):
                 decided.update(self._since(began))
             return done
 
-        write: Callable[..., Any] = transactions._piece_write  # noqa: SLF001
+        write: Callable[..., object] = transactions._piece_write
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(transactions, "_piece_write", piece))
+            stack.enter_context(mock.patch.object(transactions, "_piece_write", piece_write))
             for name, part in PARTS.items():
                 if hasattr(cycle, name):
                     stack.enter_context(
