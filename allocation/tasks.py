@@ -32,8 +32,9 @@ from tenants.failures import steps_apart
 from tenants.outbox import task_request_clear
 from tenants.platform.log_ids import log_ids
 
-# The longest rest between two turns: back-to-back turns would starve web requests and reports.
-MAX_REST_SECONDS = 2.0
+# The longest rest between two turns: back-to-back turns would starve web requests and reports. Whoever
+# asks while a long turn is on waits for its end, this rest, and the next turn.
+MAX_REST_SECONDS = 0.5
 # A turn costs much the same for one request as for ten. After one that answered as many, more will
 # come, and they share the next turn if it is not at once.
 BUSY_ANSWERS, BUSY_REST_SECONDS = 5, 0.2

@@ -64,6 +64,7 @@ from solver.model.plan_parts import in_halves as in_halves
 from solver.model.plan_parts import in_pieces as in_pieces
 from solver.model.plan_parts import narrowed as narrowed
 from solver.model.plan_parts import refused_too_early as refused_too_early
+from solver.model.plan_parts import turns_of_tenants as turns_of_tenants
 from solver.model.policy import Policy as Policy
 from solver.model.quote import QUARTER as QUARTER
 from solver.model.quote import Option as Option

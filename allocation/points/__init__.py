@@ -256,15 +256,20 @@ NODE_CARDS: list[NodeCards] = []
 """Each returns the card of a feature on the page of a node, for operators."""
 
 
-StartDelays: TypeAlias = Callable[[Collection[UUID], datetime, datetime], timedelta]
+StartDelays: TypeAlias = Callable[[Sequence[tuple[Collection[UUID], datetime]], datetime], list[timedelta]]
 
 START_DELAYS: list[StartDelays] = []
-"""Each returns how much later than planned a start on these GPUs may be, by GPUs, start and instant."""
+"""Each returns how much later than planned each of many starts may be, given its GPUs and its time."""
 
 
-def start_delay(gpus: Collection[UUID], starts: datetime, now: datetime) -> timedelta:
-    """Returns how much later than planned a start on these GPUs may be."""
-    return max((delay(gpus, starts, now) for delay in START_DELAYS), default=timedelta())
+def start_delays(starts: Sequence[tuple[Collection[UUID], datetime]], now: datetime) -> list[timedelta]:
+    """Returns how much later than planned each of these starts, with its GPUs, may be."""
+    found = [delays(starts, now) for delays in START_DELAYS]
+    return (
+        [max(each, default=timedelta()) for each in zip(*found, strict=True)]
+        if found
+        else [timedelta()] * len(starts)
+    )
 
 
 OrderedPauses: TypeAlias = Callable[[], Any]

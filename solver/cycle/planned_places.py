@@ -180,11 +180,12 @@ class TakenPlaces:
         free; None: what is missing was lost before."""
         if is_free:
             return self._of_quota(old, request.tenant)
+        starts, ends = old.starts, old.ends
         near = [
             (not _meets(place, other), cause.key, cause)
             for place in old.places
             for found, other, cause in self._on.get(place.gpu, ())
-            if _overlap(found, old)
+            if found.starts < ends and starts < found.ends
         ]
         return min(near, key=lambda each: each[:2])[2] if near else None
 

@@ -50,6 +50,7 @@ class Parts:
         self._plan, self._snapshot = plan, snapshot
         self.all = tuple(_parts(plan))
         self._there = frozenset(self.all)
+        self._position = {part: at for at, part in enumerate(self.all)}
         self._windows = list(_windows(plan))
         # By needed part: the parts that need it, and whether they need it even if its booking left.
         self._needs: dict[Part, dict[Part, bool]] = defaultdict(dict)
@@ -88,7 +89,7 @@ class Parts:
                     group |= new
                     queue += new
                 seen |= group
-                found.append(tuple(part for part in self.all if part in group))
+                found.append(tuple(sorted(group, key=self._position.__getitem__)))
         return found
 
     def _need(self, who: Part, on: Part, *, always: bool = False) -> None:
@@ -231,12 +232,36 @@ def in_halves(
     return failed, None if is_done else last
 
 
+def turns_of_tenants(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
+    """For each booking that gets an answer, its place among those of its tenant, from 1 on: GPUs in
+    the order of the queue, then first planned starts, refusals, changes and later ends.
+
+    In the order of these numbers nobody waits for all answers of another tenant. Planned starts
+    that moved have none.
+    """
+    new = {each.booking: each.tenant for each in snapshot.requests if each.planned is None}
+    tenants = {each.booking: each.tenant for each in snapshot.requests}
+    tenants |= {each.booking: each.target.tenant for each in snapshot.changes}
+    tenants |= {row.booking: row.tenant for row in snapshot.held if plan.extensions}
+    answered = [each.booking for each in sorted(plan.assigns, key=lambda each: each.position)]
+    answered += [each.booking for each in plan.waits if each.booking in new]
+    for others in (plan.refusals, plan.changes, plan.extensions):
+        answered += [each.booking for each in others]
+    passed = dict[str, int]()
+    found = dict[str, int]()
+    for booking in answered:
+        if booking not in found:
+            tenant = tenants.get(booking, "")
+            found[booking] = passed[tenant] = passed.get(tenant, 0) + 1
+    return found
+
+
 def in_pieces(
     groups: Sequence[Group], positions: Mapping[str, int], others: Collection[str], most: int
 ) -> list[tuple[tuple[Group, ...], frozenset[str]]]:
     """Groups in pieces of at most `most` bookings, with the bookings of each piece.
 
-    Groups are in the order of `positions` in the queue, those without one last; a larger group is a
+    Groups are in the order of `positions`, those without one last; a larger group is a
     piece by itself. Bookings of `others` that are in no group come last.
     """
 

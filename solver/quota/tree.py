@@ -25,6 +25,8 @@ UNBOUNDED = 1 << 56
 _ALL_ROWS = slice(None)
 _NEVER: Ints = np.array([np.iinfo(np.int64).max], dtype=np.int64)
 _any = np.logical_or.reduce
+_highest = np.maximum.reduce
+_LEAST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,10 @@ class Tree:
         table = self._usage.values[self._usage.rows(*window)]
         more: int | Ints = units
         for node in path:
-            used = table[:, self._column[node.owner]]
-            if _any(_too_much(node, self._counted(node, table), more)):
+            if _is_too_much(node, self._counted(node, table), more):
                 return node
             if node.local or self._local:
+                used = table[:, self._column[node.owner]]
                 more = _seen(used, more, self._local_of(node, table))
         return None
 
@@ -371,6 +373,14 @@ def _too_much(node: Node, used: Ints, arriving: int | Ints) -> Bools:
         return full
     pushed: Bools = (used > cap - arriving) & (arriving > node.exempt)
     return pushed
+
+
+def _is_too_much(node: Node, used: Ints, arriving: int | Ints) -> bool:
+    """Whether use arrives and pushes the node above its cap in any row."""
+    if isinstance(arriving, int):
+        most = node.cap + node.exempt - arriving
+        return arriving > node.exempt and int(_highest(used, initial=_LEAST)) > most
+    return bool(_any(_too_much(node, used, arriving)))
 
 
 def _exempted(units: int | Ints, most: int) -> int | Ints:

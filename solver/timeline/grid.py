@@ -31,6 +31,8 @@ class Grid:
     exact_cells: frozenset[int] = frozenset()
     _cells: Ints = field(init=False, repr=False, compare=False)
     _is_cell: Bools | None = field(init=False, repr=False, compare=False)
+    _near: int = field(init=False, repr=False, compare=False)
+    """Until then ends keep their second."""
 
     def __post_init__(self) -> None:
         """Keep the cells as an array, too, and as a table from the first to the last one: looking
@@ -42,6 +44,7 @@ class Grid:
             is_cell = np.zeros(span, dtype=np.bool_)
             is_cell[cells - cells[0]] = True
         object.__setattr__(self, "_is_cell", is_cell)
+        object.__setattr__(self, "_near", self.origin + _EXACT_STEPS * self.step)
 
     def end(self, ends: int) -> int:
         """The second at which the room of something that ends then opens."""
@@ -75,7 +78,3 @@ class Grid:
         every = starts if isinstance(starts, np.ndarray) else np.array([*starts], dtype=np.int64)
         far = every[(every % step != 0) & (every > origin + _EXACT_STEPS * step)]
         return cls(origin, step, frozenset((far // step).tolist()))
-
-    @property
-    def _near(self) -> int:
-        return self.origin + _EXACT_STEPS * self.step

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.bench.live import admissions, agents, bookings, latency, memory, noise, waiting
+from tests.bench.live import admissions, agents, bookings, latency, many, memory, noise, waiting
 from tests.bench.machine import ROOT, report
 from tests.bench.site import launched
 
@@ -42,6 +42,8 @@ def run(out: Path) -> dict[str, Result]:
     results["burst"] = _alone(admissions, ["--nodes", "130", "--burst", "1000"])
     results["noise"] = _alone(noise, [])
     results["agents"] = _alone(agents, [])
+    results["many-burst"] = _alone(many, ["--site", "burst"])
+    results["many-behind"] = _alone(many, ["--site", "behind"])
     results["cycle"] = _solver("cycle", "--gpus", "256", "--bookings", "1000")
     results["crowded"] = _solver("crowded", "--gpus", "1000", "--bookings", "1000")
     for name, result in results.items():
@@ -72,6 +74,7 @@ def table(results: Mapping[str, Result]) -> str:
     hot, cycle = results["bookings-hot"], results["cycle"]
     agents_, given, burst = (results[name] for name in ("agents", "admissions", "burst"))
     other, behind = results["noise"], results["noise"]["most_turns_behind_in_a_row"]
+    all_, one_more = results["many-burst"]["all"]["turn"], results["many-behind"]["one_more"]["decided"]
     rows = [
         ("request to active, p50", active.get("p50_ms", 0), 1000, "ms"),
         ("request to active, p99", active.get("p99_ms", 0), 3000, "ms"),
@@ -83,6 +86,8 @@ def table(results: Mapping[str, Result]) -> str:
         ("request to started, p99", given["request_to_started"]["p99_ms"], 3000, "ms"),
         ("1,000 in line to started", burst["cycle_to_all_s"], 1000 / 144, "s"),
         ("noise: other's decision, p99", other["request_to_decided"]["p99_ms"], 5000, "ms"),
+        ("turns of 1,000 at once, processor", (all_["cpu"] + all_["server"]) * 1000, 1500, "ms"),
+        ("one behind 1,100, processor", (one_more["cpu"] + one_more["server"]) * 1000, 500, "ms"),
         ("noise: turns behind twice", max(0, behind - 1), 0, "in a row"),
         ("cycle, 256 GPUs, 1,000 new", cycle["solve_ms"], 5000, "ms"),
         ("cycle, 1,000 promises kept", cycle["solve_promises_ms"], 5000, "ms"),

@@ -68,8 +68,8 @@ def plan_written(plan: Plan, now: datetime) -> None:
         snapshot = snapshot_take(now)
         live = PolicyVersion.objects.get(state="live")
         decision = DecisionLog().record(snapshot, plan, live, now)
-        term = SolverState.objects.get(id=1).leader_term
-        plan_apply(changes=changes_of(plan, now), snapshot=snapshot, decision=decision, term=term, now=now)
+        decision.leader_term = SolverState.objects.get(id=1).leader_term
+        plan_apply(changes=changes_of(plan, now), snapshot=snapshot, decision=decision, now=now)
 
 
 def pause_of(booking: Booking) -> Pause:

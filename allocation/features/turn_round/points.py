@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from allocation.features.turn_round.services import start_delay, turn_rounds
+from allocation.features.turn_round.services import start_delays, turn_rounds
 from allocation.points import NODE_CARDS, START_DELAYS, BookingCard
 
 
@@ -14,4 +14,4 @@ def turn_round_card(node: UUID, now: datetime) -> BookingCard | None:
 
 
 NODE_CARDS.append(turn_round_card)
-START_DELAYS.append(start_delay)
+START_DELAYS.append(start_delays)

@@ -5,7 +5,7 @@ next one until its device was ready. A time between in which nobody was waiting 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -101,24 +101,33 @@ def turn_rounds(
     return dict(rounds)
 
 
-def start_delay(gpus: Collection[UUID], starts: datetime, now: datetime) -> timedelta:
-    """Returns by how much a start is later because other bookings leave its GPUs just before: what the
-    slowest of their nodes needs."""
+def start_delays(starts: Sequence[tuple[Collection[UUID], datetime]], now: datetime) -> list[timedelta]:
+    """Returns by how much each start is later because other bookings leave its GPUs just before: what
+    the slowest of their nodes needs. Many starts take one statement."""
     delays = _delays(now.replace(minute=0, second=0, microsecond=0))
-    if not delays:
-        return timedelta()
+    if not delays or not starts:
+        return [timedelta()] * len(starts)
     ending = Allocation.objects.filter(
-        gpu__in=gpus,
+        gpu__in={gpu for gpus, _ in starts for gpu in gpus},
         state__in=Allocation.LIVE,
-        period__endswith__gt=starts - LONGEST,
-        period__endswith__lte=starts,
+        period__endswith__gt=min(at for _, at in starts) - LONGEST,
+        period__endswith__lte=max(at for _, at in starts),
     )
-    places = ending.values_list("gpu__node", "mode", "period")
-    due: list[timedelta] = [
-        delays.get((node, SLICES if mode == "sliced" else WHOLE), timedelta()) - (starts - period.upper)
-        for node, mode, period in places
-    ]
-    return max((timedelta(), *due))
+    ready: dict[UUID, list[tuple[datetime, timedelta]]] = defaultdict(list)
+    for gpu, node, mode, period in ending.values_list("gpu", "gpu__node", "mode", "period"):
+        takes = delays.get((node, SLICES if mode == "sliced" else WHOLE), timedelta())
+        ready[gpu].append((period.upper, takes))
+    return [max((timedelta(), *_late(gpus, at, ready))) for gpus, at in starts]
+
+
+def _late(
+    gpus: Collection[UUID], at: datetime, ready: Mapping[UUID, Sequence[tuple[datetime, timedelta]]]
+) -> Iterator[timedelta]:
+    """Yields how long after `at` each booking that leaves just before has left the GPUs clear."""
+    for gpu in gpus:
+        for ends, takes in ready.get(gpu, ()):
+            if at - LONGEST < ends <= at:
+                yield takes - (at - ends)
 
 
 @lru_cache(maxsize=2)

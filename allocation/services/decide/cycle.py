@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -57,10 +57,10 @@ from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.runs.start import starts_due
 from allocation.services.shards import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
-from allocation.services.snapshot.kept import drift_note, snapshot_keeper
+from allocation.services.snapshot.kept import Taken, drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
 from solver import LEFT, Alternative, Kept, Part, Plan, Snapshot, digest, solve
-from solver.model.rows import Rows
+from solver.model.rows import Rows, rows_of
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
 
@@ -158,18 +158,18 @@ def _turn(now: datetime) -> CycleResult:
         return CycleResult("frozen", ended=ended)
     _prepare(work, now)
     # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
-    attempt = _Attempt("unchanged")
+    attempt, started = _Attempt("unchanged"), 0
     if work.is_undecided:
         attempt = _attempt(term, now, is_held=withheld_cycles in LOCKED_TURNS)
         if attempt.has_unanswered:
             # Bookings changed meanwhile: try once more; then the next turn locks them.
-            ended += ends_due(now)
+            ended, started = ended + ends_due(now), attempt.started
             attempt = _attempt(term, now, is_last=True)
         _unanswered_note(term, withheld_cycles, has_unanswered=attempt.has_unanswered)
         if attempt.outcome != "unchanged" or attempt.has_unanswered:
             work.forget()
     # 5. Start what is due, 6. publish it to the nodes.
-    started = starts_due(now) if work.take("starts", "resumes") else 0
+    started += attempt.started + (starts_due(now) if work.take("starts", "resumes") else 0)
     _publish(work, now)
     return CycleResult(attempt.outcome, attempt.decision_id, started, ended, attempt.answered)
 
@@ -237,8 +237,21 @@ class _Attempt:
     decision_id: int | None = None
     has_unanswered: bool = False
     answered: int = 0
+    started: int = 0
     is_settled: bool = False
     took: float = 0.0
+
+
+class _Starts:
+    """Starts what is due while the rest of a large plan is still being written."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now, self.count = now, 0
+
+    def begin(self) -> None:
+        """Starts it, and sends nodes their new documents."""
+        self.count += starts_due(self._now)
+        publish_due(self._now)
 
 
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
@@ -254,7 +267,9 @@ def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool =
     if is_last:
         _searches.forget()
     taken = _searches.mark(taken, live)
-    done = _decide(taken.snapshot, live, term, now, is_last=is_last, rows=taken.rows)
+    starts = _Starts(now)
+    done = _decide(taken, live, term, now, is_last=is_last, begin=starts.begin)
+    done = replace(done, started=starts.count)
     if done.outcome in ("stale", "failed") or done.has_unanswered:
         _searches.forget()
     if done.is_settled and not taken.snapshot.quiet:
@@ -271,22 +286,27 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
         with transaction.atomic():
             open_bookings_lock(LOCK_TIMEOUT_MS)
             (live,) = _live_policy(now)
-            return _decide(snapshot_read(now, MAX_NEW_LOCKED), live, term, now, is_last=True)
+            snapshot = snapshot_read(now, MAX_NEW_LOCKED)
+            taken = Taken(snapshot, rows_of(snapshot), has_drifted=False, is_changed=True)
+            return _decide(taken, live, term, now, is_last=True)
     except OperationalError as error:
         logger.warning("The open bookings could not be locked for a turn: %s", error)
         return None
 
 
 def _decide(
-    snapshot: Snapshot,
+    taken: Taken,
     live: PolicyVersion,
     term: int,
     now: datetime,
     *,
     is_last: bool,
-    rows: Rows | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> _Attempt:
+    """Decides and writes; `begin` starts what is due after a part of a large plan."""
     began, used = time.perf_counter(), time.process_time()
+    snapshot = taken.snapshot
+    rows: Rows | None = taken.rows
     try:
         plan = _solved(snapshot, live)
     except SOLVER_FAULTS as error:
@@ -311,9 +331,9 @@ def _decide(
             changes=changes,
             snapshot=snapshot,
             decision=decision,
-            term=term,
             now=now,
             is_last=is_last,
+            begin=begin,
         )
     except (PlanStale, IntegrityError) as error:
         return _drop_record(error)
@@ -324,8 +344,7 @@ def _decide(
         write(changes.plan, snapshot, decision, now)
     idle_write(changes.plan, decision, now)
     withheld_count(withheld)
-    written = changes.plan
-    answered = len(written.assigns) + len(written.waits) + len(written.refusals)
+    answered = sum(map(len, (changes.plan.assigns, changes.plan.waits, changes.plan.refusals)))
     return _Attempt("decided", decision.id, _has_unanswered(withheld), answered)
 
 

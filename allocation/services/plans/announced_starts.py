@@ -5,14 +5,14 @@ and the range of the new start is then announced. A start up to a minute later i
 later start also gets a receipt with the rule that moved it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 
 from allocation.models import Booking, Decision, MovedStart, PlannedStrength
-from allocation.points import start_delay
+from allocation.points import start_delays
 from allocation.queries.bookings.outcomes import start_history
 from allocation.rules.start_range import StartRange, start_range
 from allocation.rules.states import PLANNED_TIMES, State
@@ -50,6 +50,24 @@ class PlannedAnew:
     delayed_by: Reason | None = None
     places: Iterable[Place] = ()
     detail: Mapping[str, object] = field(default_factory=dict)
+    delay: timedelta = timedelta()
+    """How long its GPUs take to be clear of the bookings before."""
+
+
+def starts_announce(
+    plans: Sequence[tuple[Booking, PlannedAnew]], decision: Decision, now: datetime
+) -> list[Announcement]:
+    """Returns what is announced about the new planned starts of locked bookings, in order."""
+    # Nobody delays a sure start, but its GPUs have to be cleared of the booking before.
+    gpus = [
+        {UUID(place.gpu) for place in plan.places} if _is_sure(plan) else set[UUID]() for _, plan in plans
+    ]
+    starts = [(mine, plan.starts) for mine, (_, plan) in zip(gpus, plans, strict=True)]
+    delays = start_delays(starts, now) if any(gpus) else [timedelta()] * len(plans)
+    return [
+        start_announce(booking, replace(plan, delay=delay), decision, now)
+        for (booking, plan), delay in zip(plans, delays, strict=True)
+    ]
 
 
 def start_announce(booking: Booking, plan: PlannedAnew, decision: Decision, now: datetime) -> Announcement:
@@ -110,15 +128,15 @@ def _facts(plan: PlannedAnew, announced: StartRange) -> dict[str, object]:
 
 
 def _range(booking: Booking, plan: PlannedAnew, now: datetime) -> StartRange:
-    is_expected = plan.strength in (None, PlannedStrength.EXPECTED)
+    is_expected = not _is_sure(plan)
     hour = now.replace(minute=0, second=0, microsecond=0)
     history = _history(booking.tenant_id, booking.tier_id, hour) if is_expected else ()
     found = start_range(plan.starts, now, history, is_expected=is_expected)
-    if is_expected:
-        return found
-    # Nobody delays a sure start, but its GPUs have to be cleared of the booking before.
-    delay = start_delay({UUID(place.gpu) for place in plan.places}, plan.starts, now)
-    return replace(found, latest=found.latest + delay)
+    return found if is_expected else replace(found, latest=found.latest + plan.delay)
+
+
+def _is_sure(plan: PlannedAnew) -> bool:
+    return plan.strength not in (None, PlannedStrength.EXPECTED)
 
 
 def _narrowed(booking: Booking, plan: PlannedAnew, announced: StartRange, now: datetime) -> StartRange:

@@ -17,7 +17,7 @@ from allocation.services.plans.announced_starts import (
     UNPLANNED,
     Announcement,
     PlannedAnew,
-    start_announce,
+    starts_announce,
 )
 from allocation.services.plans.assignments import (
     Fleet,
@@ -164,10 +164,9 @@ def _waits_write(
 ) -> None:
     """Writes all waits of a plan in as few statements as one."""
     changes, unsaid, receipts = list[Change](), list[Booking](), list[MovedStart]()
-    for wait in waits:
+    for wait, announcement in zip(waits, _announcements(waits, bookings, decision, now), strict=True):
         booking = bookings[wait.booking]
         is_moved = booking.planned_starts != instant(wait.starts)
-        announcement = _announcement_of(booking, wait, decision, now)
         change = _wait_change(booking, wait, decision, announcement, is_moved=is_moved)
         changes.append(change)
         if change.event is None and is_moved:
@@ -203,12 +202,22 @@ def _wait_change(
     return Change(booking, news, None, facts)
 
 
-def _announcement_of(booking: Booking, wait: Waiting, decision: Decision, now: datetime) -> Announcement:
-    if not has_planned_start(wait):
-        return Announcement({**UNPLANNED})
+def _announcements(
+    waits: Sequence[Waiting], bookings: Mapping[str, Booking], decision: Decision, now: datetime
+) -> list[Announcement]:
+    """Returns what is announced about each wait, in order."""
     detail = {"decision": decision.id}
-    plan = PlannedAnew(instant(wait.starts), wait.strength, wait.delayed_by, wait.places, detail)
-    return start_announce(booking, plan, decision, now)
+    planned = [each for each in waits if has_planned_start(each)]
+    plans = [
+        (
+            bookings[each.booking],
+            PlannedAnew(instant(each.starts), each.strength, each.delayed_by, each.places, detail),
+        )
+        for each in planned
+    ]
+    announced = starts_announce(plans, decision, now)
+    found = {each.booking: news for each, news in zip(planned, announced, strict=True)}
+    return [found.get(each.booking) or Announcement({**UNPLANNED}) for each in waits]
 
 
 def _first_or_last(booking: Booking, *, has_start: bool, is_moved: bool) -> str:

@@ -15,7 +15,7 @@ from django.db.backends.postgresql.psycopg_any import DateTimeTZRange
 from allocation.models import Allocation, Booking, Decision, Gpu, MovedStart, PauseCause
 from allocation.rules.states import State
 from allocation.services.bookings.checks.offers import peak_facts, rate_of_class
-from allocation.services.plans.announced_starts import Announcement, PlannedAnew, start_announce
+from allocation.services.plans.announced_starts import Announcement, PlannedAnew, starts_announce
 from allocation.services.record.costs import rate_of
 from allocation.services.record.history import Event, events_add
 from allocation.services.record.workloads import has_run
@@ -108,7 +108,8 @@ def assignments_write(
         return
     _not_resumed_twice([bookings[each.booking] for each in assigns])
     allocations_write(bookings, assigns, fleet, decision, preemptors)
-    announcements = [_announcement_of(bookings[each.booking], each, decision, now) for each in assigns]
+    planned = [(bookings[each.booking], _planned_anew(each, decision)) for each in assigns]
+    announcements = starts_announce(planned, decision, now)
     changes = [
         _change_of(bookings[each.booking], each, fleet, decision, announcement.facts)
         for each, announcement in zip(assigns, announcements, strict=True)
@@ -135,12 +136,11 @@ def preemptors_of(plan: Plan, bookings: Mapping[str, Booking]) -> frozenset[str]
     return frozenset(found)
 
 
-def _announcement_of(booking: Booking, assign: Assign, decision: Decision, now: datetime) -> Announcement:
+def _planned_anew(assign: Assign, decision: Decision) -> PlannedAnew:
     """Returns what is announced: no booking delays a start whose GPUs are reserved."""
     late = next((each for each in assign.reasons if _delays(each)), None)
     detail = {"decision": decision.id}
-    plan = PlannedAnew(instant(assign.starts), "firm", late, assign.places, detail)
-    return start_announce(booking, plan, decision, now)
+    return PlannedAnew(instant(assign.starts), "firm", late, assign.places, detail)
 
 
 def _late_starts_announce(

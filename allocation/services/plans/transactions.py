@@ -1,7 +1,7 @@
 """The transactions that write a plan: each writes one piece of it, if its input still holds."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -36,6 +36,7 @@ from solver import (
     in_pieces,
     narrowed,
     refused_too_early,
+    turns_of_tenants,
 )
 from tenants.platform.database.compiled import Compiled
 from tenants.platform.log_ids import log_id
@@ -65,9 +66,9 @@ def plan_apply(
     changes: Changes,
     snapshot: Snapshot,
     decision: Decision,
-    term: int,
     now: datetime,
     is_last: bool = True,
+    begin: Callable[[], None] | None = None,
 ) -> dict[Part, str]:
     """Writes the decision and every part that still holds; returns the withheld parts, and why.
 
@@ -75,19 +76,22 @@ def plan_apply(
     that the database refuses. The decision records what was withheld. Unless `is_last`, refusals
     that may be outdated are withheld too, and decided again.
 
-    A large plan is written in several transactions, in the order of the queue; parts that need each
-    other stay together. What a process that is killed has not written is decided again.
+    A large plan is written in several transactions; parts that need each other stay together. What
+    somebody waits for goes first, by turns of the tenants. After each transaction with starts that
+    are due, but the last one, `begin` is called. What a process that is killed has not written is
+    decided again.
 
     Raises:
         PlanOvertaken: another process leads.
         PlanStale, IntegrityError: no part can be written, and none is.
     """
     parts = Parts(changes.plan, snapshot)
-    pieces = _pieces(changes, parts)
+    pieces = _pieces(changes, parts, snapshot)
     decision.pieces = len(pieces)
     writing = _Writing(changes.plan, snapshot, decision, now, is_last=is_last)
     withheld: dict[Part, str] = {}
     failure: Failure | None = None
+    term = decision.leader_term
     for number, piece in enumerate(pieces, start=1):
         before = decision.pk
         try:
@@ -101,6 +105,9 @@ def plan_apply(
             failure, decision.pk = error, before
             own = error.withheld if isinstance(error, PlanStale) else {}
             withheld |= own or dict.fromkeys(piece.parts, CONFLICT)
+            continue
+        if begin is not None and number < len(pieces) and _is_due(changes.plan, piece, now):
+            begin()
     if failure is not None and not decision.pk:
         raise _nothing_written(failure, withheld)
     return withheld
@@ -133,9 +140,16 @@ class _Piece:
         return frozenset(part for group in self.groups for part in group)
 
 
-def _pieces(changes: Changes, parts: Parts) -> list[_Piece]:
-    """Returns the groups of parts, and the marks, in pieces in the order of the queue."""
-    positions = {each.booking: each.position for each in changes.plan.assigns}
+def _is_due(plan: Plan, piece: _Piece, now: datetime) -> bool:
+    """Returns whether a booking of the piece starts now."""
+    due = {("answer", each.booking) for each in plan.assigns if each.starts <= now.timestamp()}
+    return not due.isdisjoint(piece.parts)
+
+
+def _pieces(changes: Changes, parts: Parts, snapshot: Snapshot) -> list[_Piece]:
+    """Returns the groups of parts, and the marks, in pieces: first what somebody waits for, then
+    planned starts that moved."""
+    positions = turns_of_tenants(changes.plan, snapshot)
     marks = {str(mark.booking): mark for mark in changes.marks}
     found = in_pieces(parts.groups(), positions, marks, PIECE_BOOKINGS)
     pieces = [

@@ -9,7 +9,7 @@ from django.test import Client
 from allocation.features.turn_round.services import (
     LEAST_CHANGES,
     delays_forget,
-    start_delay,
+    start_delays,
     turn_rounds,
 )
 from tests.api.builders import Site, said
@@ -63,8 +63,10 @@ def test_only_starts_right_after_another_booking_of_their_gpus_are_late() -> Non
         state="active",
     )
     with as_system():
-        found = [start_delay({gpu.id}, NOW + HOUR + late * MINUTE, NOW) for late in (-1, 0, 1, 3, 60)]
-        assert start_delay((), NOW + HOUR, NOW) == timedelta()
+        starts = [({gpu.id}, NOW + HOUR + late * MINUTE) for late in (-1, 0, 1, 3, 60)]
+        found = start_delays(starts, NOW)
+        assert found == [each for start in starts for each in start_delays([start], NOW)]
+        assert start_delays([((), NOW + HOUR)], NOW) == [timedelta()]
     assert found == [each * MINUTE for each in (0, 3, 2, 0, 0)]
 
 

@@ -20,11 +20,14 @@ from solver import (
     Snapshot,
     Waiting,
     in_halves,
+    in_pieces,
     narrowed,
     solve,
+    turns_of_tenants,
 )
+from solver.model.inputs import PlannedStart
 from tests.solver import truth
-from tests.solver.builders import POLICY, a_request, a_snapshot, gpus, whole
+from tests.solver.builders import HOUR, POLICY, a_request, a_snapshot, gpus, whole
 from tests.solver.pausing import a_claim, a_site, running
 from tests.solver.preemption.test_preemption_properties import cycles
 from tests.solver.world import running_requests, with_room_made
@@ -63,6 +66,22 @@ def test_who_only_waits_behind_somebody_keeps_its_answer() -> None:
     parts = Parts(plan, site)
     assert parts.withheld({("answer", "b0"): LEFT}) == {("answer", "b0"): LEFT}
     assert all(len(group) == 1 for group in parts.groups())
+
+
+def test_nobody_waits_for_all_answers_of_another_tenant() -> None:
+    """GPUs and first planned starts, by turns of the tenants; starts that moved come last."""
+    others = [a_request(f"a{n}", submitted=n) for n in range(6)]
+    site = a_snapshot(*others, fleet=gpus(3))
+    moved = {f"a{n}" for n in (4, 5)}
+    start = PlannedStart(site.now + 60 * HOUR, site.now + 61 * HOUR, (whole("n1-0"),))
+    known = (replace(each, planned=start) if each.booking in moved else each for each in site.requests)
+    one = a_request("b0", tenant="other", project="climate", submitted=9)
+    site = replace(site, requests=(*known, one))
+    plan = solve(site, POLICY)
+    numbers = turns_of_tenants(plan, site)
+    assert numbers == {"a0": 1, "a1": 2, "a2": 3, "a3": 4, "b0": 1}
+    pieces = in_pieces(Parts(plan, site).groups(), numbers, (), 2)
+    assert [names for _, names in pieces] == [{"a0", "b0"}, {"a1", "a2"}, {"a3", "a4"}, {"a5"}]
 
 
 @pytest.mark.parametrize("bad", [set(), {3}, {0, 9}, {1, 2, 3}])
