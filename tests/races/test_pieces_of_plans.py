@@ -5,7 +5,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -88,25 +87,6 @@ def test_one_cancelled_booking_makes_only_its_own_part_stale(
         withheld = [part for each in written for part in each.withheld]
         assert withheld == [["answer", str(gone.id), "left"]]
         assert decision_replay(decision).is_equal
-
-
-def test_what_starts_at_once_starts_while_the_rest_is_written(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "PIECE_BOOKINGS", BOOKINGS_OF_A_PIECE)
-    write, starting = transactions._piece_write, list[int]()
-
-    def written(*given: Any) -> Any:  # noqa: ANN401 (whatever the function takes)
-        starting.append(Booking.objects.filter(state="starting").count())
-        return write(*given)
-
-    monkeypatch.setattr(transactions, "_piece_write", written)
-    with as_system():
-        for _ in range(3 * BOOKINGS_OF_A_PIECE):
-            booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
-        done = cycle_run(NOW)
-    assert starting == [0, BOOKINGS_OF_A_PIECE, 2 * BOOKINGS_OF_A_PIECE]
-    assert done.started == 3 * BOOKINGS_OF_A_PIECE
 
 
 def test_what_the_database_refuses_of_a_delta_is_found_by_halves(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -57,10 +57,10 @@ from allocation.services.runs.interrupt import hardware_vacate
 from allocation.services.runs.start import starts_due
 from allocation.services.shards import decide_of, shards_count
 from allocation.services.snapshot.intake import open_bookings_lock
-from allocation.services.snapshot.kept import Taken, drift_note, snapshot_keeper
+from allocation.services.snapshot.kept import drift_note, snapshot_keeper
 from allocation.services.snapshot.snapshot import snapshot_read
 from solver import LEFT, Alternative, Kept, Part, Plan, Snapshot, digest, solve
-from solver.model.rows import Rows, rows_of
+from solver.model.rows import Rows
 from tenants.outbox import task_request
 from tenants.platform.database.compiled import Compiled
 
@@ -158,18 +158,18 @@ def _turn(now: datetime) -> CycleResult:
         return CycleResult("frozen", ended=ended)
     _prepare(work, now)
     # 2. Take a snapshot, 3. solve outside any transaction, 4. write.
-    attempt, started = _Attempt("unchanged"), 0
+    attempt = _Attempt("unchanged")
     if work.is_undecided:
         attempt = _attempt(term, now, is_held=withheld_cycles in LOCKED_TURNS)
         if attempt.has_unanswered:
             # Bookings changed meanwhile: try once more; then the next turn locks them.
-            ended, started = ended + ends_due(now), attempt.started
+            ended += ends_due(now)
             attempt = _attempt(term, now, is_last=True)
         _unanswered_note(term, withheld_cycles, has_unanswered=attempt.has_unanswered)
         if attempt.outcome != "unchanged" or attempt.has_unanswered:
             work.forget()
     # 5. Start what is due, 6. publish it to the nodes.
-    started += attempt.started + (starts_due(now) if work.take("starts", "resumes") else 0)
+    started = starts_due(now) if work.take("starts", "resumes") else 0
     _publish(work, now)
     return CycleResult(attempt.outcome, attempt.decision_id, started, ended, attempt.answered)
 
@@ -237,21 +237,8 @@ class _Attempt:
     decision_id: int | None = None
     has_unanswered: bool = False
     answered: int = 0
-    started: int = 0
     is_settled: bool = False
     took: float = 0.0
-
-
-class _Starts:
-    """Starts what is due while the rest of a large plan is still being written."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now, self.count = now, 0
-
-    def begin(self) -> None:
-        """Starts it, and sends nodes their new documents."""
-        self.count += starts_due(self._now)
-        publish_due(self._now)
 
 
 def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool = False) -> _Attempt:
@@ -267,9 +254,7 @@ def _attempt(term: int, now: datetime, *, is_held: bool = False, is_last: bool =
     if is_last:
         _searches.forget()
     taken = _searches.mark(taken, live)
-    starts = _Starts(now)
-    done = _decide(taken, live, term, now, is_last=is_last, begin=starts.begin)
-    done = replace(done, started=starts.count)
+    done = _decide(taken.snapshot, live, term, now, is_last=is_last, rows=taken.rows)
     if done.outcome in ("stale", "failed") or done.has_unanswered:
         _searches.forget()
     if done.is_settled and not taken.snapshot.quiet:
@@ -286,27 +271,22 @@ def _attempt_locked(term: int, now: datetime) -> _Attempt | None:
         with transaction.atomic():
             open_bookings_lock(LOCK_TIMEOUT_MS)
             (live,) = _live_policy(now)
-            snapshot = snapshot_read(now, MAX_NEW_LOCKED)
-            taken = Taken(snapshot, rows_of(snapshot), has_drifted=False, is_changed=True)
-            return _decide(taken, live, term, now, is_last=True)
+            return _decide(snapshot_read(now, MAX_NEW_LOCKED), live, term, now, is_last=True)
     except OperationalError as error:
         logger.warning("The open bookings could not be locked for a turn: %s", error)
         return None
 
 
 def _decide(
-    taken: Taken,
+    snapshot: Snapshot,
     live: PolicyVersion,
     term: int,
     now: datetime,
     *,
     is_last: bool,
-    begin: Callable[[], None] | None = None,
+    rows: Rows | None = None,
 ) -> _Attempt:
-    """Decides and writes; `begin` starts what is due after a part of a large plan."""
     began, used = time.perf_counter(), time.process_time()
-    snapshot = taken.snapshot
-    rows: Rows | None = taken.rows
     try:
         plan = _solved(snapshot, live)
     except SOLVER_FAULTS as error:
@@ -333,7 +313,6 @@ def _decide(
             decision=decision,
             now=now,
             is_last=is_last,
-            begin=begin,
         )
     except (PlanStale, IntegrityError) as error:
         return _drop_record(error)
@@ -344,7 +323,8 @@ def _decide(
         write(changes.plan, snapshot, decision, now)
     idle_write(changes.plan, decision, now)
     withheld_count(withheld)
-    answered = sum(map(len, (changes.plan.assigns, changes.plan.waits, changes.plan.refusals)))
+    written = changes.plan
+    answered = len(written.assigns) + len(written.waits) + len(written.refusals)
     return _Attempt("decided", decision.id, _has_unanswered(withheld), answered)
 
 

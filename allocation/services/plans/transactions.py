@@ -1,7 +1,7 @@
 """The transactions that write a plan: each writes one piece of it, if its input still holds."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
@@ -68,7 +68,6 @@ def plan_apply(
     decision: Decision,
     now: datetime,
     is_last: bool = True,
-    begin: Callable[[], None] | None = None,
 ) -> dict[Part, str]:
     """Writes the decision and every part that still holds; returns the withheld parts, and why.
 
@@ -77,9 +76,8 @@ def plan_apply(
     that may be outdated are withheld too, and decided again.
 
     A large plan is written in several transactions; parts that need each other stay together. What
-    somebody waits for goes first, by turns of the tenants. After each transaction with starts that
-    are due, but the last one, `begin` is called. What a process that is killed has not written is
-    decided again.
+    somebody waits for goes first, by turns of the tenants. What a process that is killed has not
+    written is decided again.
 
     Raises:
         PlanOvertaken: another process leads.
@@ -105,9 +103,6 @@ def plan_apply(
             failure, decision.pk = error, before
             own = error.withheld if isinstance(error, PlanStale) else {}
             withheld |= own or dict.fromkeys(piece.parts, CONFLICT)
-            continue
-        if begin is not None and number < len(pieces) and _is_due(changes.plan, piece, now):
-            begin()
     if failure is not None and not decision.pk:
         raise _nothing_written(failure, withheld)
     return withheld
@@ -138,12 +133,6 @@ class _Piece:
     @property
     def parts(self) -> frozenset[Part]:
         return frozenset(part for group in self.groups for part in group)
-
-
-def _is_due(plan: Plan, piece: _Piece, now: datetime) -> bool:
-    """Returns whether a booking of the piece starts now."""
-    due = {("answer", each.booking) for each in plan.assigns if each.starts <= now.timestamp()}
-    return not due.isdisjoint(piece.parts)
 
 
 def _pieces(changes: Changes, parts: Parts, snapshot: Snapshot) -> list[_Piece]:
