@@ -36,7 +36,8 @@ def by_dropped_rules(snapshot: Snapshot, policy: Policy) -> set[str]:
     ruled = [each for each in snapshot.notices if each.rule in _PAUSING]
     if not ruled:
         return set()
-    claims = {each.booking: each.tenant for each in (*snapshot.requests, *snapshot.held)}
+    claims = {each.booking: each.tenant for each in snapshot.requests}
+    claims |= {row.booking: row.tenant for row in snapshot.held}
     classes = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
     rows = held_by(snapshot, ruled)
     return {
