@@ -34,8 +34,8 @@ from tenants.models import (
 from tenants.rules.operator_roles import SITE, Area, Grant, Rights, roles_for
 
 _ENDED_COUNTS = timedelta(days=7)
-"""For so long whom an operator has put out of office still counts as their second person, so that nobody
-gets past the second person by closing an account and opening it again. Also in `SQL` of
+"""For so long an operator counts as the second person of another one who has closed their account or ended
+their role. Otherwise one closes the account, acts alone, and opens it again. Also in
 `billing/migrations/rules/second_operator_stays.py`."""
 
 

@@ -1,4 +1,4 @@
-"""Counts as the second person of a draft whom its author has put out of office in the last week."""
+"""Counts an operator that the author of a draft has closed in the last week as the second person."""
 
 from django.db import migrations
 

@@ -1,4 +1,4 @@
-"""Drafts of prices: whom the author has put out of office in the last week still is the second person."""
+"""Drafts of prices: an operator that the author has closed in the last week is still the second person."""
 
 SQL = """
 CREATE OR REPLACE FUNCTION billing_price_draft_kept() RETURNS trigger
