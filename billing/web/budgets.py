@@ -123,8 +123,11 @@ def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
             raise
-        month = month_of(now.astimezone(UTC).date())
-        return _page(request, actor, month, None, campaign_refusal=refusal)
+        if "campaign" not in request.POST:
+            month = month_of(now.astimezone(UTC).date())
+            return _page(request, actor, month, None, campaign_refusal=refusal)
+        # A button has no field.
+        messages.error(request, refusal.sentence)
     return redirect(reverse("budgets", args=[actor.tenant_slug]) + "#campaigns")
 
 

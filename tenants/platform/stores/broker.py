@@ -37,14 +37,6 @@ class CountedQoS(QoS):
         finally:
             super(QoS, self).ack(delivery_tag)
 
-    def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:  # noqa: ANN401, FBT001, FBT002 (kombu's)
-        """Puts a message that was not acknowledged back into its queue; drops one that can't be read."""
-        try:
-            super().restore_by_tag(tag, client, leftmost)
-        except _UNREADABLE as error:
-            logger.error("A message that was not acknowledged was dropped: %s", error)  # noqa: TRY400 (of the sender)
-            self._remove_from_indices(tag).execute()  # type: ignore[attr-defined]  # kombu's stubs lack it
-
 
 class _Reading:
     """A channel that drops what is no JSON."""
