@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from tenants.models import (
     ApiToken,
+    AuditEntry,
     GpuClass,
     Invitation,
     KnownPerson,
@@ -32,10 +33,24 @@ from tenants.models import (
 )
 from tenants.rules.operator_roles import SITE, Area, Grant, Rights, roles_for
 
+_ENDED_COUNTS = timedelta(days=7)
+"""For so long an operator counts as the second person of another one who has closed their account or ended
+their role. Otherwise one closes the account, acts alone, and opens it again. Also in
+`billing/migrations/rules/second_operator_stays.py`."""
 
-def is_only_operator(user_id: int, area: Area) -> bool:
+
+def is_only_operator(user_id: int, area: Area, now: datetime) -> bool:
     """Returns whether nobody else can be the second person of an operator's change in the area."""
-    return not operators_acting(area).exclude(id=user_id).exists()
+    if operators_acting(area).exclude(id=user_id).exists():
+        return False
+    since = now - _ENDED_COUNTS
+    roles = OperatorRole.objects.filter(role__in=roles_for(area, act=True), since__isnull=False)
+    closed = AuditEntry.objects.filter(
+        tenant=None, actor=user_id, at__gt=since, action="account.closed", object_kind="user"
+    )
+    ids = [int(each) for each in closed.values_list("object_id", flat=True)]
+    ended = Q(ended__gt=since, ended_by=user_id) | Q(ended=None, user__is_active=False, user__in=ids)
+    return not roles.exclude(user=user_id).filter(ended).exists()
 
 
 def operators_acting(area: Area) -> QuerySet[User]:

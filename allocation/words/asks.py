@@ -137,7 +137,8 @@ SENTENCES: dict[str, Sentence] = {
     ),
     "rrule_dates": "A series can have at most %(max_dates)s dates.",
     "ask_no_project_of": "You have no project “%(project)s”. Your projects: %(names)s.",
-    "ask_clock_skipped": "%(clock)s does not exist on %(day)s in %(zone)s.",
+    "ask_clock_skipped": "%(clock)s does not exist on %(day)s in %(zone)s, where clocks go forward. "
+    "The same moment is %(later)s.",
     "ask_add_start": "Add a start, such as “9:00-17:00”.",
     "rrule_form": (
         "Use FREQ=DAILY, WEEKLY or MONTHLY with INTERVAL, BYDAY=MO,WE, WKST, and COUNT or "

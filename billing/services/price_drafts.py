@@ -233,7 +233,7 @@ def price_draft_publish(*, publisher_id: int, draft_id: UUID, revision: int, now
     """
     with transaction.atomic():
         draft = _locked(draft_id)
-        if draft.author_id == publisher_id and not is_only_operator(publisher_id, Area.MONEY):
+        if draft.author_id == publisher_id and not is_only_operator(publisher_id, Area.MONEY, now):
             raise Refused(
                 "second_person_needed",
                 refusal_text("second_person_needed"),

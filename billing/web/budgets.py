@@ -123,6 +123,10 @@ def campaign_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     except Refused as refusal:
         if refusal.kind in ("missing", "denied"):
             raise
+        if "campaign" not in request.POST:
+            month = month_of(now.astimezone(UTC).date())
+            return _page(request, actor, month, None, campaign_refusal=refusal)
+        # A button has no field.
         messages.error(request, refusal.sentence)
     return redirect(reverse("budgets", args=[actor.tenant_slug]) + "#campaigns")
 
@@ -143,8 +147,10 @@ def _page(
     month: Period,
     typed: RefusedBudget | None,
     new_refusal: Refused | None = None,
+    campaign_refusal: Refused | None = None,
 ) -> HttpResponse:
-    """`typed` is a refused row of the tree, and `new_refusal` that of the form for a new budget."""
+    """`typed` is a refused row of the tree, `new_refusal` that of the form for a new budget, and
+    `campaign_refusal` that of the form for a new campaign."""
     form = request.POST if new_refusal else None
     members = User.objects.filter(
         is_active=True, id__in=Membership.objects.filter(tenant_id=actor.tenant_id).values("user")
@@ -179,9 +185,11 @@ def _page(
             "budget_kinds": BUDGET_KINDS,
             "may_edit": any(row.may_edit for row in rows),
             "people_url": f"/t/{actor.tenant_slug}/people",
+            "campaign_refusal": campaign_refusal,
+            "typed_campaign": request.POST if campaign_refusal else {},
             **_choices(actor, shown),
         },
-        status=422 if typed or new_refusal else 200,
+        status=422 if typed or new_refusal or campaign_refusal else 200,
     )
 
 

@@ -127,7 +127,9 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     now = timezone.now()
     if request.method == "POST":
         draft = price_draft_create(author_id=operator.pk, terms=None, now=now)
-        then = "publish it" if is_only_operator(operator.pk, Area.MONEY) else "another operator checks it"
+        then = (
+            "publish it" if is_only_operator(operator.pk, Area.MONEY, now) else "another operator checks it"
+        )
         messages.success(request, f"Draft written. Change its prices, then {then}.")
         return redirect("price-draft", draft.id)
     drafts = PriceDraft.objects.filter(state=PriceDraft.State.OPEN)
@@ -135,7 +137,7 @@ def ops_prices(request: HttpRequest, operator: User) -> HttpResponse:
     context = {
         **shown,
         "books": PriceBook.objects.select_related("draft__author", "draft__decided_by"),
-        "is_only_operator": is_only_operator(operator.pk, Area.MONEY),
+        "is_only_operator": is_only_operator(operator.pk, Area.MONEY, now),
         "current": shown["book"],
         "drafts": [
             (draft, len(draft_changes(draft)), is_outdated(draft))

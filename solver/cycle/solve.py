@@ -13,8 +13,10 @@ from solver.cycle.extending.extensions import extensions_decide
 from solver.cycle.extending.turns import ExtensionTurns
 from solver.cycle.extending.withdrawals import (
     as_unneeded,
+    by_dropped_rules,
     needless,
     of_no_claim,
+    planned_anew,
     withdrawals,
 )
 from solver.cycle.idle import idle_releases
@@ -43,7 +45,9 @@ def solve(snapshot: Snapshot, policy: Policy, kept: Kept | None = None, *, brief
     plan does not say why somebody waits, who borrows, and what else would work.
     """
     if snapshot.notices:
-        snapshot = as_unneeded(snapshot, of_no_claim(snapshot))
+        dropped = by_dropped_rules(snapshot, policy)
+        snapshot = planned_anew(snapshot, dropped) if dropped else snapshot
+        snapshot = as_unneeded(snapshot, dropped | of_no_claim(snapshot))
     plan = _solve(snapshot, policy, kept, brief=brief)
     if snapshot.notices and (bookings := needless(plan, snapshot, policy)):
         # Decide again with them where they are, before anybody else is planned on their room.

@@ -39,6 +39,10 @@ count."""
 BEHIND = " behind headroom"
 """Ends the name of the tier of a use that leaves the headroom of its class free at peaks."""
 
+BEGUN = " begun"
+"""Follows the name of the tier of a use that has run before. It may borrow, as it did at its start,
+also if its tier is never paused any more."""
+
 Shape = str | int | None
 """What of a GPU is requested: a MIG profile by name, thousandths of a share, or None: all of it."""
 
@@ -283,6 +287,8 @@ class Request:
     within: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     behind: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
     """Whether it leaves headroom free, which its cycle finds out."""
+    begun: bool = field(default=False, metadata=OMITTED_WHEN_EMPTY)
+    """Whether it may borrow as it did at its start, which its cycle finds out."""
 
     @property
     def quota_owners(self) -> tuple[str, ...]:
@@ -293,7 +299,8 @@ class Request:
     @property
     def quota_tier(self) -> str:
         """The tier that decides how its use counts and how far it may go."""
-        return self.tier + self.ask.tier_mark + BEHIND * self.behind + WITHIN * self.within
+        marks = BEGUN * self.begun + BEHIND * self.behind + WITHIN * self.within
+        return self.tier + self.ask.tier_mark + marks
 
     @property
     def pinned(self) -> bool:

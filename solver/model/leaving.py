@@ -24,11 +24,12 @@ class Cooling:
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A booking that has notice to leave for its `beneficiary` and can still stay, until
-    its original end."""
+    its original end. `rule` is the id of the rule that allowed the pause; empty if it is not known."""
 
     booking: str
     beneficiary: str
     until: int
+    rule: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

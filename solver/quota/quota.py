@@ -19,7 +19,7 @@ import numpy as np
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Bools
 from solver.model.inner_limits import FOREVER, PersonLimits
-from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot, Tier
+from solver.model.inputs import BEGUN, BEHIND, MIXED, WITHIN, Snapshot, Tier
 from solver.model.limits import DatedGuarantee, Limit, Override
 from solver.quota.gpu_hour_caps import GpuHourCaps, Window
 from solver.quota.headroom import Headroom, Written
@@ -142,15 +142,15 @@ class Quota:
         )
 
     def tier(self, slug: str) -> Tier:
-        """The tier's rules; an unknown tier counts and is not pausable. What is mixed and can be
-        paused does not count, like spot: so only bookings of one class have others paused, and the
-        potential of a class depends on no other class."""
+        """The tier's rules; an unknown tier counts and is not pausable. What is mixed and can be paused
+        does not count, like spot: so only bookings of one class have others paused."""
         if slug not in self._tiers:
-            name = slug.removesuffix(WITHIN).removesuffix(BEHIND)
+            name = slug.removesuffix(WITHIN).removesuffix(BEHIND).removesuffix(BEGUN)
             base = name.removesuffix(MIXED)
             known = self._tiers.get(base) or Tier(base, pausable=False, counts=True)
             counts = known.counts and not (known.pausable and base != name)
-            self._tiers[slug] = replace(known, slug=slug, counts=counts)
+            borrow = FOREVER if BEGUN in slug else known.borrow
+            self._tiers[slug] = replace(known, slug=slug, counts=counts, borrow=borrow)
         return self._tiers[slug]
 
     def owners(self, owners: tuple[str, ...], account: str) -> tuple[str, ...]:

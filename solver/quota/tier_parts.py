@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from solver.model.inner_limits import FOREVER, PersonLimits
-from solver.model.inputs import BEHIND, MIXED, WITHIN, Snapshot
+from solver.model.inputs import BEGUN, BEHIND, MIXED, WITHIN, Snapshot
 from solver.model.limits import DatedGuarantee, Limit, TierPart
 from solver.quota.use import Use
 
@@ -84,4 +84,4 @@ def others_of(key: Key) -> Key:
 
 def tier_of(slug: str) -> str:
     """The tier of a use, without what its name ends with."""
-    return slug.removesuffix(WITHIN).removesuffix(BEHIND).removesuffix(MIXED)
+    return slug.removesuffix(WITHIN).removesuffix(BEHIND).removesuffix(BEGUN).removesuffix(MIXED)

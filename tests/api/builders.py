@@ -36,7 +36,7 @@ from tenants.services import token_create
 from tenants.services.credentials.tokens import SHOWN_LENGTH, token_digest, token_text
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_tier, actor_now, some_users
 from tests.builders_allocation import NOW
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 # profile, id, size, compute, limit, starts: as NVML lists them for an H100 80 GB.
 H100_PLACEMENTS = (
@@ -188,19 +188,20 @@ def _tokens(holders: Mapping[str, tuple[Tenant, User]]) -> dict[str, str]:
     now = timezone.now()
     texts = {who: token_text() for who in holders}
     scopes, expires = list(Scope.values), now + timedelta(days=90)
-    made = ApiToken.objects.bulk_create(
-        ApiToken(
-            tenant=tenant,
-            user=user,
-            name="test",
-            digest=token_digest(texts[who]),
-            prefix=texts[who][:SHOWN_LENGTH],
-            created=now,
-            expires=expires,
-            scopes=scopes,
+    with as_owner():
+        made = ApiToken.objects.bulk_create(
+            ApiToken(
+                tenant=tenant,
+                user=user,
+                name="test",
+                digest=token_digest(texts[who]),
+                prefix=texts[who][:SHOWN_LENGTH],
+                created=now,
+                expires=expires,
+                scopes=scopes,
+            )
+            for who, (tenant, user) in holders.items()
         )
-        for who, (tenant, user) in holders.items()
-    )
     audit_write(
         audit_entry(
             tenant_id=token.tenant_id,

@@ -171,6 +171,27 @@ def test_a_closed_project_is_none_without_a_budget(folding: Project) -> None:
     assert re.search(r"Projects without a budget</dt>\s*<dd[^>]*>\s*1 <small>of 2<", shown)
 
 
+def test_a_refused_campaign_says_why_next_to_its_field_and_keeps_the_text(folding: Project) -> None:
+    client = Client()
+    client.force_login(a_member(folding, Role.LEAD).user)
+    form = {"project": "folding", "name": "…", "match_ref": "LAB-9"}
+    refused = client.post("/t/helix/budgets/campaigns", form)
+    shown = " ".join(refused.content.decode().split())
+    assert refused.status_code == 422
+    assert re.search(r'id="campaign-name" name="name" type="text" value="…".*?aria-invalid="true"', shown)
+    assert 'value="LAB-9"' in shown
+    labels = client.post("/t/helix/budgets/campaigns", form | {"name": "A", "match_labels": "=="})
+    assert re.search(r'value="==".*?aria-invalid="true"', " ".join(labels.content.decode().split()))
+
+
+def test_no_limit_is_removed_that_is_not_there(folding: Project) -> None:
+    client, budget = signed_in(folding, Role.TENANT_ADMIN), a_budget(folding)
+    for sent in ({"remove": "x"}, {"remove": ""}, {}):
+        refused = client.post(f"/t/helix/budgets/{budget.id}", sent)
+        assert refused.status_code == 422, sent
+        assert "There is no such limit" in refused.content.decode()
+
+
 def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) -> None:
     lead = a_member(folding, Role.LEAD)
     client = Client()

@@ -25,10 +25,12 @@ MOST_BYTES = 3_000_000
 SOLVER = Path(__file__).resolve().parents[2] / "solver"
 FIELDS_LEFT_OUT = {
     "Move.reasons": "All moves of one cycle have the same one.",
+    "Notice.rule": "It matters only with a policy that leaves rules out, in tests of its own.",
     "Plan.dropped": "A pause is dropped only where the rules have a fault.",
     "Plan.format": "All plans are written in the format of today.",
     "Policy.parts": "A part of all classes is compared with the whole policy in random worlds.",
     "QuoteRequest.behind": "Its answer finds it out.",
+    "Request.begun": "Its cycle finds it out.",
     "Request.behind": "Its cycle finds it out.",
     "Tier.borrow": "A cycle reads it from its policy.",
 }

@@ -260,6 +260,25 @@ def test_a_time_that_the_night_of_the_clock_change_skips_is_refused() -> None:
     assert read("h100 1h at 02:30", now=spring).problems[0].code == "no_such_time"
 
 
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ("h100 1h at 02:30 on 28 Mar 2027", "h100 1h at 03:30 on 28 Mar 2027"),
+        ("h100 1h by 2027-03-28 02:30", "h100 1h by 2027-03-28 03:30"),
+        ("h100 on 2027-03-28 02:30-04:00", "h100 on 2027-03-28 03:30-04:00"),
+        ("h100 2027-03-28 01:00-02:30", "h100 2027-03-28 01:00-03:30"),
+        ("h100 2027-03-27 22-02", "h100 2027-03-27 22-03:00"),
+        ("h100 1h 2027-03-28T02:00", "h100 1h 2027-03-28T03:00"),
+    ],
+)
+def test_a_time_that_clocks_skip_is_offered_as_the_same_moment(text: str, offered: str) -> None:
+    now = datetime(2027, 3, 20, 12, tzinfo=UTC)
+    (problem,) = read(text, now=now).problems
+    assert problem.code == "no_such_time"
+    assert [each.text for each in problem.repairs] == [offered]
+    assert not read(offered, now=now).problems
+
+
 def test_a_window_over_the_autumn_change_is_as_long_as_it_really_is() -> None:
     autumn = datetime(2026, 10, 24, 12, tzinfo=UTC)
     assert read("h100 from 22:00 to 6:00", now=autumn).duration == 9 * H

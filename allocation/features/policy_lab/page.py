@@ -98,7 +98,7 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "is_live": number == live.number,
         "whole_site": [] if number == live.number else _whole_site(live, facts.version),
         "is_mine": is_mine,
-        "is_alone": is_only_operator(actor.user_id, Area.RULES),
+        "is_alone": is_only_operator(actor.user_id, Area.RULES, now),
         "may_approve": not is_mine and facts.approval is None and facts.last is None,
         "may_go_back": facts.version.state == PolicyVersion.State.RETIRED,
     }

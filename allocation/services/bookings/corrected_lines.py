@@ -12,6 +12,9 @@ from allocation.services.bookings.checks.admission import Asker, admitted
 from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.hosts import where_check
 from allocation.services.bookings.remedy_lines import with_lines
+from allocation.services.bookings.requests import BookingRequest
+from allocation.services.bookings.series import Repeat, dates_refused, series_check
+from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused
 
@@ -23,11 +26,12 @@ _OF_ALL_LINES = ("terms_missing", "training_missing", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class LineRules:
-    """What a corrected line is tried by: the rules of a project, and of `tier` unless it names another."""
+    """What a corrected line is tried by: the rules of a project for who asks, and of `tier` unless it
+    names another."""
 
+    actor: Actor
     project: Project
     tier: str
-    person_id: int
     now: datetime
     zone: ZoneInfo
 
@@ -48,7 +52,11 @@ class LineRules:
 
     def _refuses(self, parsed: Parsed) -> bool:
         try:
-            admitted(self.project, parsed.tier or self.tier, _ask_of(parsed), self.now, self._asker(parsed))
+            ask, asker = _ask_of(parsed), self._asker(parsed)
+            admitted(self.project, parsed.tier or self.tier, ask, self.now, asker)
+            if repeat := _repeat_of(parsed):
+                terms = self._request(parsed, ask)
+                return dates_refused(self.actor, self.project, terms, repeat, self.now) is not None
         except AskError:
             return True
         except Refused as refusal:
@@ -61,13 +69,7 @@ class LineRules:
             return None
         try:
             ask = _ask_of(parsed)
-            admission_check(
-                project=self.project,
-                tier_slug=parsed.tier or self.tier,
-                ask=ask,
-                now=self.now,
-                asker=self._asker(parsed),
-            )
+            self._check(parsed, ask)
         except AskError:
             return None
         except Refused as refusal:
@@ -76,8 +78,30 @@ class LineRules:
             return next((Repair(line, line) for line in lines), None)
         return None
 
+    def _check(self, parsed: Parsed, ask: AskDocument) -> None:
+        """Raises the refusal of the line, with what would work."""
+        if repeat := _repeat_of(parsed):
+            series_check(self.actor, self.project, self._request(parsed, ask), repeat, self.now)
+            return
+        admission_check(
+            project=self.project,
+            tier_slug=parsed.tier or self.tier,
+            ask=ask,
+            now=self.now,
+            asker=self._asker(parsed),
+        )
+
+    def _request(self, parsed: Parsed, ask: AskDocument) -> BookingRequest:
+        tier = parsed.tier or self.tier
+        return BookingRequest(self.project.slug, tier, ask, zone=self.zone.key)
+
     def _asker(self, parsed: Parsed) -> Asker:
-        return Asker(self.person_id, is_many=parsed.repeat is not None or parsed.array is not None)
+        return Asker(self.actor.user_id, is_many=parsed.repeat is not None or parsed.array is not None)
+
+
+def _repeat_of(parsed: Parsed) -> Repeat | None:
+    rule = parsed.repeat
+    return Repeat(rule, keeps_end=parsed.ends is not None) if rule else None
 
 
 def _ask_of(parsed: Parsed) -> AskDocument:

@@ -35,7 +35,7 @@ def with_lines(
 ) -> Refused:
     """Returns the refusal with the line of each request that would work. The lines name the tier if
     the refused one named `tier`."""
-    in_line = FIELDS | {"tier"} if tier else FIELDS
+    in_line = FIELDS | ({"tier"} if tier else set()) | ({"times"} if rule is not None else set())
 
     def line_of(remedy: Mapping[str, Any]) -> str:
         other = request_of(remedy, ask)

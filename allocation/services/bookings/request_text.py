@@ -40,7 +40,7 @@ class ProjectNamed:
         row = Project.objects.filter(tenant_id=self.actor.tenant_id, slug=self.slug, is_open=True).first()
         if row is None or not self.actor.may_book(row.id):
             return None
-        return LineRules(row, self.tier, self.user_id, now, ZoneInfo(zone))
+        return LineRules(self.actor, row, self.tier, now, ZoneInfo(zone))
 
 
 def project_named(actor: Actor, slug: str, tier: str = STANDARD) -> ProjectNamed:
@@ -98,7 +98,10 @@ class QuoteReader:
         slug = named.slug if named else str(project)
         kinds = kinds_said(slug, text)
         catalogue = ask_catalogue([(slug, slug)], kinds)
-        parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+        try:
+            parsed = parse_ask(text, catalogue=catalogue, now=now, zone=ZoneInfo(zone))
+        except AskError as error:
+            raise invalid(error.code, coded_text(error.text), error.param) from error
         if parsed.unknown and named:
             # Only such a text costs the query.
             catalogue = ask_catalogue(named.known(), kinds)

@@ -267,6 +267,29 @@ def dates_refused(
     return _refusal(actor, dates, failed, now) if failed else None
 
 
+def series_check(
+    actor: Actor, project: Project, request: BookingRequest, repeat: Repeat, now: datetime
+) -> None:
+    """Checks the times of all dates, without money and the calendar.
+
+    Raises:
+        Refused: as `series_request`, with what suits all dates.
+    """
+    try:
+        _, windows = series_dates(request, repeat)
+    except Refused as refusal:
+        raise of_fewer_dates(refusal, actor, request, repeat, now) from refusal
+    first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
+    asker = Asker(actor.user_id, is_many=True)
+    try:
+        admission_check(project=project, tier_slug=request.tier, ask=first, now=now, asker=asker)
+    except Refused as refusal:
+        raise of_all_dates(refusal, actor, request, repeat, now) from refusal
+    if refused := dates_refused(actor, project, request, repeat, now):
+        suits = partial(_suits_all, actor, request, repeat, now)
+        raise replace(refused, alternatives=[*filter(suits, refused.alternatives)])
+
+
 def of_all_dates(
     refusal: Refused,
     actor: Actor,

@@ -150,7 +150,7 @@ class _Run:
         with self.at("operator"):
             self.by = found or operator_create(account=self.account(("operator",), person), now=self.now)
         self.outcome.note(f"operator {self.by.username}", is_new=found is None)
-        self.outcome.is_only_operator = is_only_operator(self.by.pk, Area.MONEY)
+        self.outcome.is_only_operator = is_only_operator(self.by.pk, Area.MONEY, self.now)
 
     def policy(self) -> None:
         """Publishes the first policy of a new site; one that operators have changed stays."""

@@ -379,7 +379,7 @@ def _due_at(
     if version.created_by_id != operator_id:
         PolicyApproval.objects.create(version=version, at=now, by_id=operator_id)
         return starts
-    if not is_only_operator(operator_id, Area.RULES):
+    if not is_only_operator(operator_id, Area.RULES, now):
         if waiver:
             raise _second_person("policy_waiver", version.number, "waiver")
         return None

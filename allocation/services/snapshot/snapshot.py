@@ -465,8 +465,8 @@ def notices_read(now: datetime) -> tuple[Notice, ...]:
     rows = pauses_withdrawable(now).exclude(id__in=pauses_unneeded(now).values("id"))
     rows = rows.exclude(rule=BY_CODE["idle"].id)
     rows = rows.filter(cause__beneficiary__isnull=False).order_by("booking_id")
-    found = rows.values_list("booking_id", "cause__beneficiary_id", "ends_before")
-    return tuple(Notice(str(who), str(claim), seconds(ends)) for who, claim, ends in found)
+    found = rows.values_list("booking_id", "cause__beneficiary_id", "ends_before", "rule")
+    return tuple(Notice(str(who), str(claim), seconds(ends), why) for who, claim, ends, why in found)
 
 
 def extensions_read(now: datetime, only: Bookings = None) -> tuple[Extension, ...]:

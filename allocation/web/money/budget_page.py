@@ -32,7 +32,7 @@ from billing.web.alerts import alerts_read, condition_text, form_of_budget, hist
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
 from tenants.models import User
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.labels import labels_read, labels_text
 from tenants.web.frame import tenant_page
@@ -126,6 +126,8 @@ def ladder_changed(budget: Budget, form: QueryDict) -> tuple[list[Rung], str]:
     """The new ladder and the message about it."""
     rows = list(Guardrail.objects.filter(budget=budget))
     kept = [row for row in rows if str(row.id) != form.get("remove", "")]
+    if "add" not in form and len(kept) == len(rows):
+        raise missing("limit")
     rungs = [Rung(row.measure, row.percent, row.action, row.audience, tuple(row.people)) for row in kept]
     if "add" not in form:
         return rungs, "Removed the limit."

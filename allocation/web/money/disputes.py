@@ -22,7 +22,7 @@ from allocation.services.operate.disputes import (
 from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import User
-from tenants.platform.errors import Refused, missing
+from tenants.platform.errors import missing
 from tenants.platform.forms.actions import form_action_run
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page
@@ -49,22 +49,17 @@ def disputes_shown(actor: Actor, of: StatementOf) -> dict[str, object]:
 
 
 def dispute_act(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:
-    """Raises or withdraws a dispute."""
+    """Raises or withdraws a dispute. Raises Refused."""
     form, now = request.POST, timezone.now()
     slug = form.get("project", "")
-    try:
-        if "withdraw" in form:
-            dispute_withdraw(actor=actor, dispute_id=_id(form.get("withdraw", "")), now=now)
-            messages.success(request, "Withdrew the dispute.")
-        else:
-            project = project_read(actor, slug)
-            note = DisputeNote(month.starts, project, form.get("note", ""), form.get("booking", ""))
-            dispute_raise(actor=actor, disputed=note, now=now)
-            messages.success(request, "Raised the dispute. An operator answers it here.")
-    except Refused as refusal:
-        if refusal.kind in ("missing", "denied"):
-            raise
-        messages.error(request, refusal.sentence)
+    if "withdraw" in form:
+        dispute_withdraw(actor=actor, dispute_id=_id(form.get("withdraw", "")), now=now)
+        messages.success(request, "Withdrew the dispute.")
+    else:
+        project = project_read(actor, slug)
+        note = DisputeNote(month.starts, project, form.get("note", ""), form.get("booking", ""))
+        dispute_raise(actor=actor, disputed=note, now=now)
+        messages.success(request, "Raised the dispute. An operator answers it here.")
     query = f"?month={month.starts:%Y-%m}" + (f"&project={slug}" if slug else "")
     return redirect(reverse("statements", args=[actor.tenant_slug]) + query + "#disputes")
 

@@ -95,7 +95,7 @@ def price_draft(request: HttpRequest, operator: User, draft_id: UUID) -> HttpRes
 
 def _acted(request: HttpRequest, operator: User, draft: PriceDraft, now: datetime) -> HttpResponse:
     act = form_act_read(request, ACTS)
-    is_alone = is_only_operator(operator.pk, Area.MONEY)
+    is_alone = is_only_operator(operator.pk, Area.MONEY, now)
     asks = act in ("publish", "discard") and draft.state == PriceDraft.State.OPEN
     is_mine = draft.author_id == operator.pk and not (is_alone and act == "publish")
     if asks and CONFIRMED_FIELD not in request.POST and not is_mine:
@@ -189,7 +189,7 @@ def _shown(
         "effect_total": _effect_row(("", "All projects"), effect.old, effect.new, currency),
         "form": form if is_open and is_mine else None,
         "is_mine": is_mine,
-        "can_publish": not is_mine or is_only_operator(operator.pk, Area.MONEY),
+        "can_publish": not is_mine or is_only_operator(operator.pk, Area.MONEY, now),
         "is_open": is_open,
         "is_outdated": is_open and is_outdated(draft),
         "currency": currency,

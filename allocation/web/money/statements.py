@@ -89,10 +89,16 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     form = request.POST if request.method == "POST" else request.GET
     today = timezone.now().astimezone(UTC).date()
     month = month_read(form.get("month", "") or f"{today:%Y-%m}")
+    refusal: Refused | None = None
     if request.method == "POST":
-        if "dispute" in form or "withdraw" in form:
+        if "dispute" not in form and "withdraw" not in form:
+            return _close(request, actor, month)
+        try:
             return dispute_act(request, actor, month)
-        return _close(request, actor, month)
+        except Refused as refused:
+            if refused.kind in ("missing", "denied"):
+                raise
+            refusal = refused
     of = statement_read(actor, month, form.get("project", ""))
     by = form.get("by", "")
     if not is_group(by):
@@ -105,8 +111,8 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = _context(actor, statement, by, chosen)
     context |= _lines_page(statement, by, number, chosen, count)
     context |= disputes_shown(actor, of)
-    context["use"] = _use_words(statement)
-    return render(request, "allocation/statements.html", context)
+    context |= {"use": _use_words(statement), "dispute_refusal": refusal, "disputed": form if refusal else {}}
+    return render(request, "allocation/statements.html", context, status=422 if refusal else 200)
 
 
 def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:

@@ -10,13 +10,17 @@ from solver.cycle.extending.extensions import (
     room_blocks,
 )
 from solver.model.demand import Fit, demand_of_held
-from solver.model.inputs import Extension, Held, Snapshot
+from solver.model.inputs import BEGUN, WITHIN, Extension, Held, Snapshot
+from solver.model.leaving import Notice
 from solver.model.plan import Plan, Waiting
 from solver.model.policy import Policy
-from solver.reasons.catalogue import UNPROVEN
+from solver.reasons.catalogue import BY_CODE, UNPROVEN
 from solver.reasons.reason import Reason
 from solver.rebinding.rebinding import Rebinding
 from solver.state.cycle_state import CycleState
+
+_PAUSING = {BY_CODE[code].id: code for code in ("taken_back", "higher_tier", "fairer_share")}
+"""The reasons of pauses by a rule of the policy, by their ids."""
 
 
 def of_no_claim(snapshot: Snapshot) -> set[str]:
@@ -25,6 +29,38 @@ def of_no_claim(snapshot: Snapshot) -> set[str]:
     there = {request.booking for request in snapshot.requests}
     there |= {row.booking for row in snapshot.held}
     return {each.booking for each in snapshot.notices if each.beneficiary not in there}
+
+
+def by_dropped_rules(snapshot: Snapshot, policy: Policy) -> set[str]:
+    """The bookings with notice by a rule that the policy does not have any more."""
+    ruled = [each for each in snapshot.notices if each.rule in _PAUSING]
+    if not ruled:
+        return set()
+    claims = {each.booking: each.tenant for each in snapshot.requests}
+    claims |= {row.booking: row.tenant for row in snapshot.held}
+    classes = {gpu.id: gpu.gpu_class for gpu in snapshot.gpus}
+    rows = held_by(snapshot, ruled)
+    return {
+        each.booking
+        for each in ruled
+        for row in rows[each.booking]
+        if _rule_of(each, claims.get(each.beneficiary) == row.tenant)
+        not in policy.of(classes.get(row.place.gpu), row.tenant).victim_rules
+    }
+
+
+def _rule_of(notice: Notice, is_own: bool) -> str:  # noqa: FBT001 (of one thing)
+    """The rule of the policy: one organisation's part and guarantee have the same reason."""
+    code = _PAUSING[notice.rule]
+    return "own_part" if is_own and code == "taken_back" else code
+
+
+def planned_anew(snapshot: Snapshot, bookings: Iterable[str]) -> Snapshot:
+    """The snapshot without the planned starts of the claims for which these have notice."""
+    gone = set(bookings)
+    claims = {each.beneficiary for each in snapshot.notices if each.booking in gone}
+    requests = (replace(each, planned=None) if each.booking in claims else each for each in snapshot.requests)
+    return replace(snapshot, requests=tuple(requests))
 
 
 def as_unneeded(snapshot: Snapshot, bookings: Iterable[str]) -> Snapshot:
@@ -106,7 +142,7 @@ def _can_stay(
     They get nothing new, so neither hardware that is closed to new work nor maintenance forbids it,
     nor a limit that was cut below what runs.
     """
-    wanted = rest_of(state, held, until)
+    wanted = tuple(map(_as_begun, rest_of(state, held, until)))
     outside = tuple(part for found in wanted for part in _outside_maintenance(state, found))
     if _why_over(state, snapshot, wanted, kept) or not _has_room(state, outside, kept, rebinding):
         return False
@@ -116,6 +152,12 @@ def _can_stay(
         for use in state.uses(found.demand):
             state.quota.add(use, found.window)
     return True
+
+
+def _as_begun(found: Fit) -> Fit:
+    """The rest of what was admitted: it may borrow, whatever its tier allows by now."""
+    tier = found.demand.tier.removesuffix(WITHIN) + BEGUN
+    return replace(found, demand=replace(found.demand, tier=tier))
 
 
 def _has_room(state: CycleState, wanted: tuple[Fit, ...], kept: dict[str, Fit], rebinding: Rebinding) -> bool:

@@ -1,5 +1,7 @@
 """Disputes of statements over REST and on the pages."""
 
+import re
+
 import pytest
 from django.db import DatabaseError, transaction
 from django.test import Client
@@ -67,6 +69,21 @@ def test_an_admin_disputes_and_withdraws_on_the_page(site: Site) -> None:
     with as_system():
         row.refresh_from_db()
     assert row.state == "withdrawn"
+
+
+def test_a_refused_dispute_says_why_next_to_its_field_and_keeps_the_text(site: Site) -> None:
+    client, page = Client(), f"/t/{site.tenant.slug}/statements"
+    client.force_login(a_tenant_admin(site.tenant).user)
+    form = {"month": MONTH, "dispute": "1", "note": "Too much.", "booking": "BK-99"}
+    refused = client.post(page, form)
+    shown = " ".join(refused.content.decode().split())
+    assert refused.status_code == 422
+    assert re.search(r'name="booking" type="text" value="BK-99".*?aria-invalid="true"', shown)
+    assert 'value="Too much."' in shown
+    assert client.post(page, form | {"booking": ""}).status_code == 302
+    again = client.post(page, form | {"booking": ""})
+    assert again.status_code == 422
+    assert '<p class="err" role="alert">' in again.content.decode()
 
 
 def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:

@@ -18,12 +18,14 @@ from allocation.models import Node, Rack
 from allocation.services.nodes.fleet import node_key_rotate
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
+from billing.models import PriceDraft
 from tenants.access import PlatformActor, operator_rights
 from tenants.models import ApiToken, AuditEntry, OperatorRole, Session, User
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx
 from tenants.queries import is_only_operator
 from tenants.rules.operator_roles import Area, Rights
+from tenants.services.members.people import account_erase, account_open_set
 from tests.api.builders import a_site, a_token, some_hardware
 from tests.builders import a_gpu_class, a_session, a_user, actor_now, an_operator
 from tests.builders_allocation import HOUR
@@ -139,11 +141,35 @@ def test_who_only_reads_is_no_second_person() -> None:
     olga = an_operator("olga")
     an_operator("rita", "read_only")
     with as_system():
-        assert is_only_operator(olga.pk, Area.MONEY)
+        assert is_only_operator(olga.pk, Area.MONEY, NOW)
     an_operator("bill", "billing")
     with as_system():
-        assert not is_only_operator(olga.pk, Area.MONEY)
-        assert is_only_operator(olga.pk, Area.RULES)
+        assert not is_only_operator(olga.pk, Area.MONEY, NOW)
+        assert is_only_operator(olga.pk, Area.RULES, NOW)
+
+
+@pytest.mark.parametrize("how", ["closed", "erased", "role ended"])
+def test_who_is_put_out_of_office_still_is_the_second_person_for_a_week(how: str) -> None:
+    """Otherwise one operator closes the account of the other, publishes alone, and opens it again."""
+    olga, bill = an_operator("olga"), an_operator("bill", "billing")
+    with operator_tx():
+        if how == "role ended":
+            operator_role_end(actor=_actor(olga), role_id=OperatorRole.objects.get(user=bill).id, now=NOW)
+        else:
+            account_open_set(operator=olga, user_id=bill.pk, is_open=False, now=NOW)
+        if how == "erased":
+            account_erase(operator=olga, user_id=bill.pk, now=NOW)
+    with as_system():
+        assert not is_only_operator(olga.pk, Area.MONEY, NOW + timedelta(days=6))
+        assert is_only_operator(olga.pk, Area.MONEY, NOW + timedelta(days=8))
+    draft = PriceDraft(
+        author=olga, revision=1, content={}, created_at=NOW, changed_at=NOW, state=PriceDraft.State.OPEN
+    )
+    with operator_tx():
+        draft.save(force_insert=True)
+    published = {"state": "published", "decided_by": olga, "decided_at": NOW + timedelta(days=6)}
+    with pytest.raises(IntegrityError, match="price_draft_second_person"), operator_tx():
+        PriceDraft.objects.update(**published)
 
 
 @pytest.mark.parametrize(

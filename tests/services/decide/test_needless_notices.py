@@ -12,6 +12,7 @@ from allocation.services.operate.drain import node_drain
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
 from allocation.services.operate.stops import StopTerms, stop_begin
 from allocation.services.record.costs import booking_cost
+from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.rates import Spell
 from billing.services import Rung
 from tenants.models import Quota, Tier
@@ -25,6 +26,7 @@ from tests.services.plant import NAME, Plant, fresh, rows_of
 
 pytestmark = pytest.mark.turn
 
+CLEARING = timedelta(seconds=CLEARING_SECONDS)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 Cause = Callable[[Plant, Lab], None]
 
@@ -165,6 +167,26 @@ def test_so_it_is_in_the_last_minute_and_for_a_fixed_window(
     plant.round()
     assert [row for row in rows_of(claim) if row.state == "planned"] == []
     goes_on(plant, weak)
+
+
+@pytest.mark.parametrize("is_withdrawn", [True, False])
+def test_who_borrows_in_a_tier_that_is_never_paused_since_stays_or_resumes(
+    plant: Plant, lender: Lab, borrower: Lab, *, is_withdrawn: bool
+) -> None:
+    weak, claim = noticed(plant, lender, borrower)
+    with as_system():
+        Tier.objects.update(pausable=False)
+    if is_withdrawn:
+        quota_cut(plant, lender)
+        plant.round()
+        goes_on(plant, weak)
+        return
+    plant.later_until(pause_of(weak).deadline + MINUTE)
+    assert (fresh(weak).state, fresh(claim).state) == ("paused", "active")
+    plant.later(HOUR)
+    plant.later(CLEARING)
+    assert (fresh(weak).state, fresh(claim).state) == ("active", "ended")
+    assert all_is_well()
 
 
 def test_of_two_who_leave_for_a_gang_the_one_on_good_hardware_stays(

@@ -235,14 +235,15 @@ def two_tokens(site: Site) -> None:
 def two_accesses(site: Site) -> None:
     """Two times of an operator's access that are over."""
     now = timezone.now()
-    for tenant in (site.tenant, site.other_project.tenant):
-        OperatorAccess.objects.create(
-            operator=site.people["operator"],
-            tenant=tenant,
-            reason="A ticket",
-            opened=now - timedelta(hours=2),
-            until=now - timedelta(hours=1),
-        )
+    with as_owner():
+        for tenant in (site.tenant, site.other_project.tenant):
+            OperatorAccess.objects.create(
+                operator=site.people["operator"],
+                tenant=tenant,
+                reason="A ticket",
+                opened=now - timedelta(hours=2),
+                until=now - timedelta(hours=1),
+            )
 
 
 def two_maintenances(site: Site) -> None:

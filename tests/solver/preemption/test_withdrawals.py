@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from solver import Extension, Held, Limit, Notice, Plan, Request, Snapshot, solve
+from solver import Extension, Held, Limit, Notice, Plan, Policy, Request, Snapshot, solve
 from solver.model.inputs import Together
 from solver.model.plan_parts import CHANGED, LEFT, Parts
+from solver.model.policy import VICTIM_RULES
+from solver.reasons.catalogue import BY_CODE
 from tests.solver.builders import HOUR, NOON, POLICY, a_held, a_limit, a_planned_start, gpus, whole
 from tests.solver.pausing import GRACE, a_claim, a_site, given, notices, running
 
@@ -113,6 +115,13 @@ def test_a_limit_that_others_use_by_then_holds() -> None:
     assert decided(its_rest(), since, held=held, count=2, limits=limits).withdrawn == ()
 
 
+def test_a_tier_that_is_never_paused_since_keeps_what_it_borrowed() -> None:
+    held = tuple(replace(row, tier="standard") for row in leaving("n1-0"))
+    limits = (a_limit("firm", 0, borrow=None), a_limit("lab", 1))
+    rest = replace(its_rest(), tier="standard")
+    assert decided(rest, held=held, limits=limits).withdrawn == ("notified",)
+
+
 def test_hardware_that_takes_no_new_work_keeps_who_runs_there() -> None:
     site = a_site(its_rest(), held=leaving("n1-0"), fleet=gpus(1, usable=False))
     plan = solve(replace(site, unneeded=(Extension("notified", NOON + ENDS),)), POLICY)
@@ -139,14 +148,16 @@ def found(
     count: int = 1,
     limits: tuple[Limit, ...] = (),
     firm: str = "firm",
+    rule: str = "",
+    policy: Policy = POLICY,
 ) -> Plan:
     """The plan of a site with a notice of which nothing says that it is not needed."""
     rest = replace(its_rest(), tenant=firm, project=f"{firm}-p")
     mine = tuple(replace(row, tenant=firm, project=f"{firm}-p") for row in leaving("n1-0"))
     fleet = tuple(replace(gpu, usable=gpu.id != away) for gpu in gpus(count))
     site = a_site(rest, *requests, held=(*mine, *held), fleet=fleet, limits=limits)
-    notice = Notice("notified", "awaited", NOON + ENDS)
-    return solve(replace(site, notices=(notice,)), POLICY)
+    notice = Notice("notified", "awaited", NOON + ENDS, rule)
+    return solve(replace(site, notices=(notice,)), policy)
 
 
 def test_a_notice_stays_while_its_claim_is_to_start_there() -> None:
@@ -169,6 +180,26 @@ def test_it_is_withdrawn_when_a_limit_of_its_claim_is_cut(tenant: str) -> None:
     plan = found(claim, limits=(a_limit(tenant, 0),))
     assert plan.withdrawn == ("notified",)
     assert notices(plan) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "tenant", "rule"),
+    [
+        ("taken_back", "lab", "taken_back"),
+        ("taken_back", "firm", "own_part"),
+        ("higher_tier", "firm", "higher_tier"),
+        ("fairer_share", "lab", "fairer_share"),
+    ],
+)
+def test_it_is_withdrawn_when_the_policy_drops_its_rule(code: str, tenant: str, rule: str) -> None:
+    claim = awaited("n1-0", tenant=tenant)
+    others = tuple(each for each in VICTIM_RULES if each != rule)
+    for left, expected in ((others, ("notified",)), (VICTIM_RULES, ()), ((rule,), ())):
+        policy = replace(POLICY, victim_rules=left)
+        plan = found(claim, rule=BY_CODE[code].id, policy=policy)
+        assert plan.withdrawn == expected, left
+    plan = found(claim, rule=BY_CODE[code].id, policy=replace(POLICY, victim_rules=()))
+    assert given(plan)["awaited"] == ("wait", ENDS)
 
 
 def test_it_is_withdrawn_when_its_claim_became_impossible() -> None:

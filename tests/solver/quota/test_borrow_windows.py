@@ -44,6 +44,13 @@ def test_idle_gpus_of_others_are_borrowed_up_to_the_window() -> None:
     assert not starts(site(short), POLICY)
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_what_was_paused_resumes_on_borrowed_gpus_if_its_tier_is_never_paused_since(*, is_used: bool) -> None:
+    rest = replace(a_request(ask=an_ask(2), hours=9), paused=True, pauses=1)
+    lender = a_held("n1-1", booking="lender", tenant="other", project="else", ends=3 * HOUR)
+    assert starts(site(rest, held=(lender,) if is_used else ()), POLICY) == {"b1": 3 * HOUR * is_used}
+
+
 def test_a_refusal_names_the_window_and_a_start_on_loan_says_that_it_ends() -> None:
     own = a_held("n1-0", booking="own", tenant="lab", project="folding", starts=-60, ends=HOUR)
     long = solve(site(a_request(hours=5), held=(own,)), LENDING)

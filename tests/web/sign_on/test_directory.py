@@ -147,7 +147,7 @@ def test_the_last_admin_stays_and_bad_input_says_why() -> None:
 
 def a_mapping(tenant: Tenant, project: Project) -> SignOnProvider:
     """A provider, with a group that leads the project and one that administers the tenant."""
-    with as_system():
+    with as_owner():
         provider = SignOnProvider.objects.create(
             tenant=tenant,
             issuer="https://id.example",

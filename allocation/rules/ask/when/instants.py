@@ -1,7 +1,9 @@
 """The UTC time of a moment in words, and problems for ambiguous moments."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 from allocation.rules.ask.when.moment import ONE_DAY, ONE_MINUTE, PARTS, Moment
 from allocation.rules.ask.words.parsed import Repair
@@ -76,7 +78,7 @@ def instant_of(
     try:
         found = _time_of(reading, moment, after or reading.now, end_of_day=end_of_day)
     except NoSuchTime as error:
-        reading.add_problem("no_such_time", error.text, span)
+        reading.add_problem("no_such_time", error.text, span, _later(reading, span, error.text.facts))
         return None
     if begins and not moment.has_time:
         last = moment.days[1] - ONE_DAY if moment.days else date_of(moment, reading)
@@ -93,6 +95,20 @@ def instant_of(
         reading.add_problem("window_past", coded("ask_time_past"), span, choices)
         return None
     return found
+
+
+def _later(reading: Reading, span: Span, skipped: Mapping[str, Any]) -> list[Repair]:
+    """The line with the time to which the clocks go, in place of the one that they skip."""
+    hour, minute = skipped["clock"].split(":")
+    minutes = f"[:.h]{minute}" if int(minute) else f"(?:[:.h]{minute})?"
+    # Numbers of a date are no times.
+    clock = re.compile(rf"\d{{4}}-\d\d-\d\d|(?<![\d:.])(0?{int(hour)}{minutes}(?::00)?)(?![\d:.])")
+    words = reading.words(span)
+    found = [each for each in clock.finditer(words) if each[1]]
+    if len(found) != 1:
+        return []
+    first, last = found[0].span(1)
+    return reading.replacements(span, f"{words[:first]}{skipped['later']}{words[last:]}")
 
 
 def next_year(reading: Reading, moment: Moment) -> list[Repair]:

@@ -108,7 +108,9 @@ def wall(day: date, clock: time, zone: tzinfo) -> datetime:
     local = datetime.combine(day, clock, tzinfo=zone)
     found = local.astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
-        raise NoSuchTime("ask_clock_skipped", clock=f"{clock:%H:%M}", day=day.isoformat(), zone=str(zone))
+        later = f"{found.astimezone(zone):%H:%M}"
+        missing = f"{clock:%H:%M}"
+        raise NoSuchTime("ask_clock_skipped", clock=missing, later=later, day=day.isoformat(), zone=str(zone))
     return found
 
 

@@ -159,7 +159,7 @@ def _corrected(
     if not problems and missing is None:
         return {}
     zone = zone_of(actor.time_zone)
-    rules = LineRules(project, tier.slug, actor.user_id, now, zone)
+    rules = LineRules(actor, project, tier.slug, now, zone)
 
     def tried(shown: ProblemShown) -> ProblemShown:
         return replace(shown, repairs=rules.admitted(shown.repairs, context["read"]))

@@ -1,0 +1,91 @@
+"""A message that Celery can't read is dropped, and the worker takes the next one."""
+
+import base64
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from devtools.launch.processes import group_kill, start
+from tenants.platform.stores.messages import message_fault
+from tests.servers.live import worker_program
+from tests.servers.probe_app import probe
+from tests.servers.servers import Servers
+from tests.servers.waiting import wait_until
+
+BODY: list[Any] = [[], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
+
+
+def message(body: object = BODY, **headers: object) -> dict[str, Any]:
+    """A message as Celery writes it, with these headers."""
+    return {
+        "body": base64.b64encode(json.dumps(body).encode()).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"lang": "py", "task": probe.name, "id": "x", "timelimit": [None, None], **headers},
+        "properties": {
+            "correlation_id": "x",
+            "delivery_info": {"exchange": "", "routing_key": "default"},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": "t",
+        },
+    }
+
+
+FAULTS: list[tuple[object, str]] = [
+    (None, "message"),
+    ([], "message"),
+    ({}, "properties"),
+    ({"body": 1}, "properties"),
+    (message() | {"properties": {"delivery_tag": 5, "delivery_info": {}}}, "properties"),
+    (message() | {"properties": {"delivery_tag": "t"}}, "delivery_info"),
+    (message() | {"headers": [1]}, "headers"),
+    (message() | {"body": 5}, "body"),
+    (message() | {"body": "!"}, "body"),
+    (message() | {"content-type": "application/x-python-serialize"}, "body"),
+    (message({}), "body"),
+    (message([[], []]), "body"),
+    (message([{}, {}, {}]), "body"),
+    (message(task=[]), "task"),
+    (message(id=None), "id"),
+    (message(eta="soon"), "eta"),
+    (message(expires=5), "expires"),
+    (message(timelimit="x"), "timelimit"),
+    (message(timelimit=["a", None]), "timelimit"),
+    (message(retries="x"), "retries"),
+    (message(eta="2026-12-01T10:00:00+00:00", retries=0), ""),
+    (message() | {"headers": {}}, ""),
+]
+
+
+@pytest.mark.parametrize(("sent", "fault"), FAULTS)
+def test_the_part_that_celery_can_not_read_is_named(sent: object, fault: str) -> None:
+    assert message_fault(sent) == fault
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("django_db_setup")
+def test_a_worker_outlives_every_bad_message(servers: Servers, redis_client: Redis, tmp_path: Path) -> None:
+    plain = worker_program(servers, "default")
+    command = [word.replace("portal", "tests.servers.probe_app") for word in plain.command]
+    environment = {**os.environ, "PROBE_FILE": str(tmp_path / "probe")}
+    program = replace(plain, command=(sys.executable, *command[1:]), environment=environment)
+    began = tmp_path / "probe"
+    began.touch()
+    bad = [b"nonsense", b"\xff", b"[" * 20_000, *(json.dumps(one).encode() for one, fault in FAULTS if fault)]
+    process = start(program)
+    try:
+        for each in bad:
+            redis_client.lpush("broker:default", each)
+        probe.delay()
+        wait_until(lambda: "began" in began.read_text(), seconds=40)
+        assert process.poll() is None
+    finally:
+        group_kill(process.pid)
+        process.wait()
