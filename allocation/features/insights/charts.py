@@ -150,7 +150,7 @@ def _grid(top: Decimal) -> tuple[Mark, ...]:
         Mark(
             LEFT - 6,
             BOTTOM - (BOTTOM - TOP) * number / GRID_LINES,
-            f"{top * number / GRID_LINES:,.4g}",
+            f"{float(top) * number / GRID_LINES:,.4g}",
             "end",
         )
         for number in range(GRID_LINES + 1)

@@ -37,9 +37,10 @@ from allocation.features.policy_lab.versions import (
 )
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import VersionFacts
-from allocation.services.policy.differences import version_lines
+from allocation.services.policy.differences import policy_text, version_lines
+from allocation.services.policy.names import LABELS
 from allocation.services.policy.parts import part_names, whole_site_names
-from allocation.services.policy.policies import policy_differences
+from allocation.services.policy.policies import policy_differences, policy_values
 from allocation.web.parts.times import waited
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
@@ -87,6 +88,10 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "other": other,
         "others": PolicyVersion.objects.exclude(number=number).order_by("-number"),
         "lines": version_lines(other, facts.version) if other else [],
+        "values": [
+            (LABELS.get(name, name), policy_text(name, value), name in facts.version.document)
+            for name, value in policy_values(dict(facts.version.document)).items()
+        ],
         "acts": [(act, _for_words(act)) for act in acts.order_by("-id")[:ACTS_SHOWN]],
         "part": part_names(facts.part) if facts.part else "",
         "parts": [(row["version"], part_names(row)) for row in facts.version.parts],

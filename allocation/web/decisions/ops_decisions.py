@@ -134,8 +134,8 @@ def _row(each: TenantClaims) -> ClaimsRow:
 
 
 def _counts(found: dict[str, int], words: tuple[tuple[str, str], ...]) -> str:
-    """Returns `tier 12, past use 3`, or `none`."""
-    return ", ".join(f"{word} {found[key]}" for key, word in words if found.get(key)) or "none"
+    """Returns `12 by tier, 3 by past use`, or `none`."""
+    return ", ".join(f"{found[key]} by {word}" for key, word in words if found.get(key)) or "none"
 
 
 def _dropped(found: ClaimsReport) -> str:
