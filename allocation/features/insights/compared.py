@@ -86,7 +86,7 @@ def _answer(one: Figures, other: Figures, against: Period) -> str:
     if not other.gpu_hours:
         return f"{one.gpu_hours:,.1f} GPU-hours were booked, and none in {before}."
     change = _relative(one.gpu_hours, other.gpu_hours)
-    more = "as many as" if change == SAME else f"{change} of" if "times" in change else f"{change} against"
+    more = "as many as" if change == SAME else change if "times" in change else f"{change} against"
     words = f"{one.gpu_hours:,.1f} GPU-hours were booked, {more} the {other.gpu_hours:,.1f} of {before}"
     if one.utilisation is None or other.utilisation is None:
         return f"{words}."
@@ -184,7 +184,7 @@ def _relative(one: Decimal, other: Decimal, places: int = 1) -> str:
     """By how much the first differs: a multiple, a percentage, or all of it where the second has nothing."""
     if round(one, places) == round(other, places):
         return SAME
-    if not other:
+    if not round(other, places):
         return f"+{one:,.{places}f}"
     if one >= TIMES * other:
         return f"{one / other:,.1f} times"

@@ -38,7 +38,7 @@ def planned_pauses(
     bookings: Iterable[Booking], now: datetime, *, is_site: bool = False
 ) -> Mapping[UUID, PlannedPause]:
     """Returns the planned pauses of those that run, by id. Run inside the tenant's transaction, or with
-    `is_site` inside one of operators, to whom it names the bookings of all organisations."""
+    `is_site` inside one of operators, who may see the bookings of all organisations."""
     running = [each for each in bookings if each.state == State.ACTIVE and each.planned_ends]
     if not running:
         return {}
