@@ -27,9 +27,9 @@ _SENTENCES: dict[str, Sentence] = {
         "The campaign %(found)s is closed. The project's lead can open it again; a booking without "
         "a campaign works now."
     ),
-    "leads_and_admins_only": "Only the project's leads and the tenant's admins may do this.",
+    "leads_and_admins_only": "Only the project's leads and the organisation's admins may do this.",
     "campaign_exists": "%(project)s already has a campaign %(slug)s. Choose another name.",
-    "correction_over_budget": "The budget that paid has %(left)s left. The tenant's admin can raise it.",
+    "correction_over_budget": "The budget that paid has %(left)s left. An admin can raise it.",
     "refund_too_large": "That is more than was charged.",
     "never_held": "No money was held for this booking, so no budget can pay.",
     "approval_needed": (
@@ -53,7 +53,7 @@ _SENTENCES: dict[str, Sentence] = {
     ): "Spend per unit of progress can notify or pause, in the budget of a campaign with a limit of it.",
     "unit_limit": "Only the budget of a campaign limits the spend per unit, and a unit has a name.",
     "rung_twice": "The budget has this alert or limit already.",
-    "no_budget": "%(project)s has no budget from %(day)s %(gap)s on. The tenant's admin can set one%(rest)s.",
+    "no_budget": "%(project)s has no budget from %(day)s %(gap)s on. An admin can set one%(rest)s.",
     "budget_exceeded": (
         "%(budget)s has %(left)s left for %(period)s; this needs %(needs)s. %(raiser)s can raise "
         "the budget; a shorter or smaller booking, a cheaper tier or a slice needs less."
@@ -102,8 +102,8 @@ _SENTENCES: dict[str, Sentence] = {
     "level_lab": "Choose either a lab, or a project with its campaigns and people.",
     "level_project": "Choose the project of the campaign or person.",
     "level_campaign": "Choose either a campaign or a person.",
-    "budget_admins": "Only the tenant's admins may set this budget.",
-    "budget_leads": "Only the project's leads and the tenant's admins may set this budget.",
+    "budget_admins": "Only the organisation's admins may set this budget.",
+    "budget_leads": "Only the project's leads and the organisation's admins may set this budget.",
     "period_backward": "`ends` must be after `starts`.",
     "price_repeated": "%(gpu_class)s in %(tier)s has two prices.",
     "platform_budget_used": (

@@ -33,10 +33,10 @@ _SENTENCES: dict[str, Sentence] = {
     "no_dry_run": "This request has no dry run: it would change something. Leave out `Prefer: dry-run`.",
     "message_dismissed": "This message was given up; it is not tried again.",
     "service_account_role": "A service account is researcher or viewer.",
-    "too_many_service_accounts": "A tenant has at most %(max_accounts)s service accounts.",
-    "leads_and_admins_only": "Only the project's leads and the tenant's admins may do this.",
+    "too_many_service_accounts": "An organisation has at most %(max_accounts)s service accounts.",
+    "leads_and_admins_only": "Only the project's leads and the organisation's admins may do this.",
     "service_account_scopes": "A service account has the scopes read and book: choose one or both.",
-    "project_closed": "%(found)s is closed. Its tenant admin can open it again.",
+    "project_closed": "%(found)s is closed. An admin of the organisation can open it again.",
     "scopes_missing": "Choose at least one of %(values)s.",
     "token_scope": "This token has no scope %(extra)s, so it cannot create a token with it.",
     "token_days": "Choose a lifetime of 1 to %(max_days)s days.",
@@ -89,7 +89,7 @@ _SENTENCES: dict[str, Sentence] = {
     (
         "lab_guarantees_promised"
     ): "The projects of %(lab)s are guaranteed %(promised)s, so %(wanted)s is %(short)s too few.",
-    "lab_leads_only": "Only the tenant's admins, and leads of the project's lab, may do this.",
+    "lab_leads_only": "Only the organisation's admins, and leads of the project's lab, may do this.",
     "guarantees_exceeded": (
         "%(project)s is guaranteed %(guaranteed)s %(model)s, its other projects have %(others)s of "
         "them. %(wanted)s is %(over)s too many: %(left)s would work."
@@ -114,7 +114,7 @@ _SENTENCES: dict[str, Sentence] = {
     "own_account_locked": "Another operator has to do this with your own account.",
     "bad_invitee": "Give an e-mail address or a sign-in name, like mara.lind.",
     "too_many_invitations": "At most %(max_per_day)s invitations in 24 hours. Invite the others tomorrow.",
-    "access_reason": "Enter a reason. The tenant's admins read it.",
+    "access_reason": "Enter a reason. The organisation's admins read it.",
     "access_length": "An access lasts at most 4 hours.",
     "access_over": "This access is over already.",
     "not_a_member": "%(tenant)s has no member %(username)s.",
@@ -122,12 +122,12 @@ _SENTENCES: dict[str, Sentence] = {
     "membership_role": "Choose viewer, researcher or lead.",
     "bad_zone": "Choose a zone from the list, like Europe/Berlin.",
     "bad_mails": "Choose one of %(values)s.",
-    "invited_role": "Choose viewer, researcher, lead or tenant admin.",
+    "invited_role": "Choose viewer, researcher, lead or organisation admin.",
     (
         "last_lead"
-    ): "This is the project's only lead. Make somebody else lead first, or ask a tenant admin to do this.",
-    "last_admin": "This is the tenant's last admin. Make somebody else an admin first.",
-    "admin_everywhere": "A tenant admin's role holds in all projects.",
+    ): "This is the project's only lead. Make somebody else lead first, or ask an admin to do this.",
+    "last_admin": "This is the organisation's last admin. Make somebody else an admin first.",
+    "admin_everywhere": "An organisation admin's role holds in all projects.",
     "bad_clock": "Write a time of day like 22:00.",
     "quiet_hours_half": "Quiet hours need a beginning and an end. Leave both empty for none.",
     "quiet_hours_equal": "Quiet hours begin and end at different times.",
@@ -140,15 +140,15 @@ _SENTENCES: dict[str, Sentence] = {
     "tier_guarantee": "A tier that is never paused must count against the guarantee.",
     "tier_lengths": "The shortest booking is longer than the longest.",
     "tier_lead": "Bookings must be possible between the least and the most time ahead.",
-    "tenant_slug_taken": "Another tenant has this short name.",
+    "tenant_slug_taken": "Another organisation has this short name.",
     "username_taken": "This sign-in name is taken.",
     "no_such_person": "There is no account with this sign-in name. An operator can create one.",
     "bad_email": "This is not an e-mail address.",
     "guarantees_promised": (
         "The projects of %(tenant)s are guaranteed %(promised)s %(model)s. %(guaranteed_units)s is "
-        "%(missing_units)s too few: the tenant's admin has to lower a project's guarantee first."
+        "%(missing_units)s too few: the organisation's admin has to lower a project's guarantee first."
     ),
-    "weights_admins_only": "Only the tenant's admins set weights and caps of GPU-hours.",
+    "weights_admins_only": "Only the organisation's admins set weights and caps of GPU-hours.",
     "wrong_password": "This is not your password.",
     "slow_down": "Ask again in %(poll_seconds)s seconds.",
     "device_code_unknown": "No device waits with this code. A code is valid for ten minutes and works once.",
@@ -180,12 +180,12 @@ _SENTENCES: dict[str, Sentence] = {
     "secret_long": "A client secret has at most 500 characters.",
     "no_provider": "Save the provider first.",
     "no_groups": "No group gives a role yet, so nobody could sign in. Add one.",
-    "group_role_tenant": "Name the group whose members administer the tenant.",
+    "group_role_tenant": "Name the group whose members administer the organisation.",
     "too_many_groups": "At most %(max_groups)s groups. Remove one first.",
     "group_taken": "This group has a role there. Remove that first.",
     "group_role_project": "Choose a role from the list.",
     "bookers_only": "Only researchers and leads of this project can book in it.",
-    "admins_only": "Only the tenant's admins may do this.",
+    "admins_only": "Only the organisation's admins may do this.",
     "role_needed_to_act": (
         "Only operators with the role %(roles)s may change this. Your roles: %(own)s. Roles are given by"
         " %(people)s."
@@ -199,7 +199,7 @@ _SENTENCES: dict[str, Sentence] = {
     (
         "idempotency_key_reused"
     ): "This key was sent before with another request. Use a new key for each request.",
-    "window_owner": "Name one owner: a project, a lab or a tenant, or a person (in a project or in all).",
+    "window_owner": "Name one owner: a project, a lab, the organisation, or a person in a project or in all.",
     "events_of_members": "Operators' tokens can't follow events. Use a member's token.",
     "unknown_event": "There is no event %(event)s.",
     "unknown_since": "There is no such event, or it is older than 30 days. Start again without `since`.",
@@ -215,7 +215,7 @@ _SENTENCES: dict[str, Sentence] = {
     ): "You see this organisation's pages as %(person)s, and can change nothing there. End the access first.",
     (
         "service_account_managers"
-    ): "Only the project's leads and the tenant's admins can manage service accounts.",
+    ): "Only the project's leads and the organisation's admins can manage service accounts.",
     "bad_time": "Enter a time such as 2026-11-25 18:00.",
     "mail_choice": "Choose when mails are sent.",
     "share_weight": "Enter a weight from 0 to 1000.",

@@ -42,7 +42,7 @@ def _no_approver(facts: Facts) -> str:
     who = "an admin" if facts["role"] == "admin" else "a lead of the project or an admin"
     text = (
         "This needs the approval of %(needed)s other than you: %(who)s. There are %(found)s. "
-        "A tenant admin can appoint one."
+        "An organisation admin can appoint one."
     )
     return text % {**facts, "who": who}
 

@@ -75,7 +75,7 @@ SENTENCES: dict[str, Sentence | Callable[[Facts], str]] = {
         "failed",
     ),
     "windows_count": "Send 1 to 50 windows, each of which ends after it begins.",
-    "tenant_needed": "Name the tenant whose past bookings you want.",
+    "tenant_needed": "Name the organisation whose past bookings you want.",
     "booking_ids": "Send the bookings' ids, such as `bk_…`.",
     "unbooked_times_twice": "`policy` already sets these times. Leave out either this field or the others.",
     "too_many_rungs": "A budget has at most %(most_rungs)s alerts and limits.",

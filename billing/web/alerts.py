@@ -89,7 +89,6 @@ def form_of_budget(budget: Budget, typed: QueryDict | None, people: "QuerySet[Us
     """The form for the alerts of a budget, as they are or as they were typed."""
     rows = list(Guardrail.objects.filter(budget=budget, action=Guardrail.Action.NOTIFY))
     kinds = sorted({*OFFERED, *((row.measure, row.percent) for row in rows)})
-    notes = {_value(row.measure, row.percent): row.reached_at for row in rows if row.reached_at}
     if typed is not None:
         form = _form(kinds, set(typed.getlist("alerts")), typed.get("audience", ""), people, _names(typed))
     else:
@@ -97,12 +96,8 @@ def form_of_budget(budget: Budget, typed: QueryDict | None, people: "QuerySet[Us
         chosen = {_value(row.measure, row.percent) for row in rows}
         audience = rows[0].audience if rows else "both"
         form = _form(kinds, chosen, audience, people, [each.username for each in named])
-    alerts = [
-        Tick(each.value, each.label, each.is_on, "reached" if each.value in notes else "")
-        for each in form.alerts
-    ]
     return AlertForm(
-        alerts,
+        form.alerts,
         form.audience,
         form.people,
         form.named,

@@ -193,7 +193,7 @@ NOUNS: dict[str, Sentence] = {
 
 _OWNERS: dict[str, Sentence] = {
     "operator": "set by the operator",
-    "tenant_admin": "set by the tenant's admin",
+    "tenant_admin": "set by the organisation's admin",
     "lead": "set by the project's lead",
     "asker": "which follows from your request",
     "hardware": "which follows from the hardware",

@@ -86,8 +86,8 @@ ACTIONS = {
     "maintenance.changed": "changed maintenance of {object}",
     "maintenance.ended": "ended maintenance of {object}",
     "maintenance.planned": "planned maintenance of {object}",
-    "member.disabled": "disabled {object} in the tenant",
-    "member.enabled": "enabled {object} in the tenant",
+    "member.disabled": "disabled {object} in the organisation",
+    "member.enabled": "enabled {object} in the organisation",
     "membership.removed": "removed a member",
     "membership.set": "set a member's role",
     "month.close": "closed the month {object}",
@@ -161,9 +161,9 @@ ACTIONS = {
     "stop.begun": "stopped new work",
     "stop.ended": "ended a stop of new work",
     "tenant.admin_invited": "invited an admin of {object}",
-    "tenant.closed": "closed the tenant {object}",
-    "tenant.created": "created the tenant {object}",
-    "tenant.opened": "reopened the tenant {object}",
+    "tenant.closed": "closed the organisation {object}",
+    "tenant.created": "created the organisation {object}",
+    "tenant.opened": "reopened the organisation {object}",
     "tier.set": "set the tier {object}",
     "token.created": "created an API token",
     "token.revoked": "revoked an API token",
@@ -225,7 +225,7 @@ NAMED_BY = {
 NAMELESS = {
     "budget": "a budget",
     "project": "a project",
-    "quota": "the tenant",
+    "quota": "the organisation",
 }
 # Parts of an entry that are not changed values.
 NO_CHANGE = {"before", "after", "address", "label", "project", "user", "order", "invitation"}

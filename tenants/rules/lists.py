@@ -28,13 +28,13 @@ LISTS = {
 """Lists of an organisation, by their names."""
 OPERATOR_LISTS = {
     "bookings": ListPage(
-        "Bookings of all tenants", "bookings", ("state", "tenant", "tier", "class", "node", "q", "sort")
+        "Bookings of all organisations", "bookings", ("state", "tenant", "tier", "class", "node", "q", "sort")
     ),
     "fleet": ListPage("Fleet", "fleet", ("zone", "view")),
     "log": ListPage("Log of the platform", "log", ("who", "kind", "about", "since", "until")),
     "decisions": ListPage("Decisions", "decisions", ("did", "tenant", "since", "until")),
     "timeline": ListPage(
-        "Timeline of all tenants",
+        "Timeline of all organisations",
         "timeline",
         ("tenant", "tier", "span", "class", "view", "free", "open", "gpu"),
     ),

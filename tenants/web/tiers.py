@@ -213,7 +213,7 @@ def _question(form: QueryDict) -> Confirmation | None:
             ),
             "It applies to decisions from now on, including waiting bookings. Running bookings "
             "keep their GPUs and price.",
-            "Every tenant's log records the change. To undo it, change the values back.",
+            "Every organisation's log records the change. To undo it, change the values back.",
         ),
         button=f"Save {form.get('name', '').strip()}, change {count}",
         back="/ops/tiers",

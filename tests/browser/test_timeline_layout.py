@@ -49,6 +49,8 @@ FAULTS = """
     if (label.at.right > innerWidth + 0.75) faults.push(`cut: ${label.name}`);
   }
   const page = document.documentElement;
+  const top = document.querySelector('.tl-bar').getBoundingClientRect().top + scrollY;
+  if (top > innerHeight / 2) faults.push(`begins at ${top} px`);
   if (page.scrollWidth > page.clientWidth) faults.push(`page ${page.scrollWidth} px wide`);
   if (page.scrollHeight > 2.2 * innerHeight) faults.push(`page ${page.scrollHeight} px high`);
   return { faults, bars: document.querySelectorAll('.bar').length };

@@ -87,7 +87,12 @@ def _context(
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
     found = _context(guarantees_visible(actor), now, lambda row: not row.is_of_tenant and may_set(actor, row))
-    return found | {"may_set": actor.is_tenant_admin or bool(labs_led(actor))}
+    quotas = Quota.objects.filter(project=None, tenant_id=actor.tenant_id, guaranteed_units__gt=0)
+    usual = quotas.select_related("gpu_class").order_by("gpu_class__order", "gpu_class")
+    return found | {
+        "may_set": actor.is_tenant_admin or bool(labs_led(actor)),
+        "usual": [f"{gpus_text(row.guaranteed_units)} {row.gpu_class.label}" for row in usual],
+    }
 
 
 def _shown_to_operators(actor: PlatformActor, now: datetime) -> dict[str, Any]:

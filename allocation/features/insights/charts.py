@@ -17,6 +17,7 @@ LABELS = 6
 LEAST_STEPS = 7
 GRID_LINES = 4
 SHADES = 6
+TOPS = tuple(map(Decimal, ("1", "1.2", "1.6", "2", "2.4", "3.2", "4", "5", "6", "8", "10")))
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -137,11 +138,11 @@ def _cell(day: str, hour: int, value: float | None, most: float) -> HeatCell:
 
 
 def _round_up(value: Decimal) -> Decimal:
-    """The next number of one digit, such as 300 or 0.5, so that the grid has round numbers."""
+    """The next number whose quarters are round, such as 120 or 0.5: bars use most of the chart's height."""
     if value <= 0:
         return Decimal(1)
     unit = Decimal(10) ** value.adjusted()
-    return next(unit * step for step in (1, 2, 4, 6, 8, 10) if unit * step >= value)
+    return next(unit * step for step in TOPS if unit * step >= value)
 
 
 def _grid(top: Decimal) -> tuple[Mark, ...]:
@@ -149,7 +150,7 @@ def _grid(top: Decimal) -> tuple[Mark, ...]:
         Mark(
             LEFT - 6,
             BOTTOM - (BOTTOM - TOP) * number / GRID_LINES,
-            f"{top * number / GRID_LINES:,.4g}",
+            f"{float(top) * number / GRID_LINES:,.4g}",
             "end",
         )
         for number in range(GRID_LINES + 1)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
+from allocation.features.insights.compared import compared, days_words
 from allocation.features.insights.figures import Figures, Whose, sum_of
 from allocation.features.insights.rule_changes import RuleChange, changes_seen, rule_changes, together
 from allocation.features.insights.services import (
@@ -16,9 +17,8 @@ from allocation.features.insights.services import (
     periods_read,
     rows_of,
 )
-from allocation.web.parts.times import length_words
 from allocation.words.refusals import refusal_text
-from billing.rules import Period, money_text
+from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Tenant
 from tenants.platform.errors import Refused, invalid
@@ -36,19 +36,9 @@ class Column:
     changes: Sequence[RuleChange]
 
     @property
-    def last(self) -> date:
-        """Its last day."""
-        return self.question.days.ends - timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
-    """A figure of both periods, and by how much the first differs."""
-
-    name: str
-    one: str
-    other: str
-    difference: str
+    def words(self) -> str:
+        """Its days, as in "18 – 24 Nov 2026"."""
+        return days_words(self.question.days)
 
 
 def own_comparison(actor: Actor, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
@@ -107,9 +97,9 @@ def _context(
     return {
         "refusal": refusal,
         "columns": (one, other),
-        "rows": _rows(one.total, other.total, currency),
+        "compared": compared(one.total, other.total, days, currency),
         "fields": _fields(asked, days),
-        "is_other_length": len({each.ends - each.starts for each in days}) > 1,
+        "usual": _usual(asked, days, now),
     }
 
 
@@ -142,74 +132,30 @@ def _day(asked: Mapping[str, str], name: str) -> date | None:
 def _fields(asked: Mapping[str, str], days: tuple[Period, Period]) -> list[tuple[str, str, str]]:
     one, other = days
     values = (one.starts, one.ends - timedelta(days=1), other.starts, other.ends - timedelta(days=1))
-    labels = ("First period, from", "First period, to", "Second period, from", "Second period, to")
+    labels = ("Days from", "Days to", "Compared with, from", "Compared with, to")
     typed = (asked.get(name, "") for name in DAYS)
     found = zip(DAYS, labels, values, typed, strict=True)
     return [(name, label, text or value.isoformat()) for name, label, value, text in found]
 
 
-def _rows(one: Figures, other: Figures, currency: str) -> list[ComparedRow]:
-    rows = [
-        _number("GPU-hours booked", one.gpu_hours, other.gpu_hours),
-        _number("Of them measured", one.measured_gpu_hours, other.measured_gpu_hours),
-        _number("Booked and unused, of the measured", one.unused_gpu_hours, other.unused_gpu_hours),
-        _number("Booked and unused while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours),
-        _percent("Busy", one.utilisation, other.utilisation),
-        _percent("Tensor cores at work", one.tensor, other.tensor),
-        _percent("Memory bandwidth in use", one.bandwidth, other.bandwidth),
-        _number("Energy in kWh, where measured", one.kwh, other.kwh),
-        _number("Bookings that began", Decimal(one.began), Decimal(other.began), places=0),
-        _length("Median wait", one.wait_p50_seconds, other.wait_p50_seconds),
-        _length("Wait of 19 in 20, at most", one.wait_p95_seconds, other.wait_p95_seconds),
-        _number("Pauses", Decimal(one.pauses), Decimal(other.pauses), places=0),
-        _number("Hours of work repeated by pauses", one.lost_hours, other.lost_hours),
-    ]
-    if one.capacity is not None and other.capacity is not None:
-        dark = (Decimal(str(each.capacity.dark)) for each in (one, other) if each.capacity)
-        out = (Decimal(str(each.capacity.out_of_service)) for each in (one, other) if each.capacity)
-        rows.append(_number("Free while somebody waited, in GPU-hours", *dark))
-        rows.append(_number("GPU-hours out of service", *out))
-    if currency:
-        rows.append(_money("Spend", one.spend or Decimal(0), other.spend or Decimal(0), currency))
-        busy = (one.price_per_busy_gpu_hour, other.price_per_busy_gpu_hour)
-        rows.append(_money("Price of a fully busy GPU-hour", *busy, currency))
-    return rows
+def _usual(
+    asked: Mapping[str, str], days: tuple[Period, Period], now: datetime
+) -> list[tuple[str, str, bool]]:
+    """Usual pairs of periods: a name, the query, and whether it is the one that is shown."""
+    ends = now.astimezone(UTC).date() + timedelta(days=1)
+    month = (ends - timedelta(days=1)).replace(day=1)
+    last = (month - timedelta(days=1)).replace(day=1)
+    pairs = [(f"{weeks} week{'s' * (weeks > 1)}", *_weeks_before(ends, weeks)) for weeks in (1, 4)]
+    pairs.append(("Last month", Period(last, month), Period((last - timedelta(days=1)).replace(day=1), last)))
+    found = []
+    for label, one, other in pairs:
+        ends_at = [str(each.ends - timedelta(days=1)) for each in (one, other)]
+        values = (str(one.starts), ends_at[0], str(other.starts), ends_at[1])
+        query = {"project": asked.get("project", "")} | dict(zip(DAYS, values, strict=True))
+        found.append((label, urlencode(query), (one, other) == days))
+    return found
 
 
-def _number(name: str, one: Decimal, other: Decimal, *, places: int = 1) -> ComparedRow:
-    return ComparedRow(name, f"{one:,.{places}f}", f"{other:,.{places}f}", _relative(one, other))
-
-
-def _percent(name: str, one: Decimal | None, other: Decimal | None) -> ComparedRow:
-    shown = ["not measured" if each is None else f"{each:.0f} %" for each in (one, other)]
-    points = "–" if one is None or other is None else f"{one - other:+.0f} points"
-    return ComparedRow(name, shown[0], shown[1], points)
-
-
-def _length(name: str, one: int | None, other: int | None) -> ComparedRow:
-    shown = ["nothing began" if each is None else _words(each) for each in (one, other)]
-    if one is None or other is None:
-        return ComparedRow(name, shown[0], shown[1], "–")
-    if one == other:
-        return ComparedRow(name, shown[0], shown[1], "0")
-    sign = "+" if one > other else "\u2212"
-    return ComparedRow(name, shown[0], shown[1], f"{sign}{_words(abs(one - other))}")
-
-
-def _words(seconds: int) -> str:
-    return length_words(seconds) if seconds else "0 min"
-
-
-def _money(name: str, one: Decimal | None, other: Decimal | None, currency: str) -> ComparedRow:
-    shown = ["not known" if each is None else money_text(each, currency) for each in (one, other)]
-    known = one is not None and other is not None
-    return ComparedRow(
-        name, shown[0], shown[1], _relative(one or Decimal(0), other or Decimal(0)) if known else "–"
-    )
-
-
-def _relative(one: Decimal, other: Decimal) -> str:
-    """By how many percent the first differs, or all of it where the second has nothing."""
-    if not other:
-        return f"{one:+,.1f}" if one else "0"
-    return f"{100 * (one / other - 1):+,.0f} %"
+def _weeks_before(ends: date, weeks: int) -> tuple[Period, Period]:
+    length = timedelta(weeks=weeks)
+    return Period(ends - length, ends), Period(ends - 2 * length, ends - length)

@@ -46,6 +46,7 @@ from allocation.features.insights.services import (
     sums_by_name,
 )
 from allocation.points import FIGURE_CARDS, BookingCard
+from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.times import length_words
 from billing.focus import csv_row
@@ -423,7 +424,9 @@ def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> Noun
     spend = "–"
     if found.spend is not None:
         spend = money_text(found.spend, currency) if currency else f"{found.spend:,.2f}"
-    return NounRow(label or "none", found, percent, waits, spend)
+    # Machines that are rented cost money before a booking runs on them.
+    nameless = RENTED if found.spend and not found.gpu_hours else "none"
+    return NounRow(label or nameless, found, percent, waits, spend)
 
 
 def _labels(by: str) -> dict[str, str]:

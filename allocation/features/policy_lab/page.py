@@ -1,6 +1,7 @@
 """Pages of one version of the policy, and of a trial of it."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -37,10 +38,12 @@ from allocation.features.policy_lab.versions import (
 )
 from allocation.models import PolicyActivation, PolicyVersion
 from allocation.queries.decisions.policy_versions import VersionFacts
-from allocation.services.policy.differences import version_lines
+from allocation.services.policy.differences import policy_text, version_lines
+from allocation.services.policy.names import LABELS
 from allocation.services.policy.parts import part_names, whole_site_names
-from allocation.services.policy.policies import policy_differences
+from allocation.services.policy.policies import policy_differences, policy_values
 from allocation.web.parts.times import waited
+from allocation.web.site.policy_questions import ORDER_WORDS, PAUSE_WORDS
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.models import GpuClass, Tenant, User
@@ -87,6 +90,7 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "other": other,
         "others": PolicyVersion.objects.exclude(number=number).order_by("-number"),
         "lines": version_lines(other, facts.version) if other else [],
+        "values": _values(facts.version.document),
         "acts": [(act, _for_words(act)) for act in acts.order_by("-id")[:ACTS_SHOWN]],
         "part": part_names(facts.part) if facts.part else "",
         "parts": [(row["version"], part_names(row)) for row in facts.version.parts],
@@ -102,6 +106,19 @@ def _shown(actor: PlatformActor, now: datetime, number: int, against: str) -> di
         "may_approve": not is_mine and facts.approval is None and facts.last is None,
         "may_go_back": facts.version.state == PolicyVersion.State.RETIRED,
     }
+
+
+def _values(document: Mapping[str, Any]) -> list[tuple[str, str, bool, bool]]:
+    """The name and the text of each value, whether the version sets it, and whether it is a list in words."""
+    words = {**ORDER_WORDS, **PAUSE_WORDS}
+    rows = []
+    for name, value in policy_values(dict(document)).items():
+        is_list = isinstance(value, tuple) and len(value) > 1
+        text = policy_text(name, value)
+        if isinstance(value, tuple) and value:
+            text = "; ".join(words.get(each, each) for each in value)
+        rows.append((LABELS.get(name, name), text, name in document, is_list))
+    return sorted(rows, key=lambda row: row[3])
 
 
 def _whole_site(live: PolicyVersion, version: PolicyVersion) -> list[tuple[str, str]]:

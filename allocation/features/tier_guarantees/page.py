@@ -1,9 +1,11 @@
 """The pages of guarantees by tier: of an organisation, and of the site."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from django.db.models import QuerySet
 
 from allocation.features.tier_guarantees.services import (
     OrganisationTierGuaranteeTerms,
@@ -20,47 +22,58 @@ from tenants.services import gpus_text
 from tenants.web.form_page import Act, form_page, operator_form_page
 from tenants.web.terms_form import Choices
 
+MOST_ROWS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """A part of a guarantee as text, and what is left for the other tiers."""
+    """A guarantee as text: the part of some tiers, and what is left for all; `percent` is that part's."""
 
     tenant: str
     gpu_class: str
+    guaranteed: str
     gpus: str
     tiers: str
     rest: str
+    percent: int = 0
 
 
-def _rows(rows: Iterable[TierGuarantee]) -> list[PartRow]:
-    found = list(rows)
+def _rows(quotas: QuerySet[Quota], parts: Iterable[TierGuarantee]) -> list[PartRow]:
+    """A row for each guarantee, those with a part first; one whose usual guarantee is 0 by its part alone."""
+    found = {(row.tenant_id, row.gpu_class_id): row for row in parts}
     names = dict(Tier.objects.values_list("slug", "name"))
-    quotas = Quota.objects.filter(project=None, tenant_id__in={row.tenant_id for row in found})
-    sure = {(row.tenant_id, row.gpu_class_id): row.guaranteed_units for row in quotas}
-    return [
-        PartRow(
-            row.tenant.name,
-            row.gpu_class.label,
-            gpus_text(row.units),
-            ", ".join(names.get(each, each) for each in row.tiers),
-            gpus_text(max(0, sure.get((row.tenant_id, row.gpu_class_id), 0) - row.units)),
-        )
-        for row in found
-    ]
+    sure = quotas.filter(project=None).select_related("tenant", "gpu_class")
+    rows = sure.order_by("tenant__name", "gpu_class__order", "gpu_class")
+    shown = []
+    for row in rows:
+        part = found.get((row.tenant_id, row.gpu_class_id))
+        if row.guaranteed_units or part is not None:
+            shown.append((row, part))
+    shown.sort(key=lambda each: each[1] is None)
+    return [_row(row, part, names) for row, part in shown[:MOST_ROWS]]
+
+
+def _row(row: Quota, part: TierGuarantee | None, names: Mapping[str, str]) -> PartRow:
+    units = part.units if part is not None else 0
+    return PartRow(
+        row.tenant.name,
+        row.gpu_class.label,
+        gpus_text(row.guaranteed_units),
+        gpus_text(units) if units else "",
+        ", ".join(names.get(each, each) for each in part.tiers) if part is not None else "",
+        gpus_text(max(0, row.guaranteed_units - units)),
+        min(100, 100 * units // row.guaranteed_units) if row.guaranteed_units else 0,
+    )
 
 
 def _shown(actor: Actor, now: datetime) -> dict[str, Any]:
-    quotas = Quota.objects.filter(project=None, tenant_id=actor.tenant_id, guaranteed_units__gt=0)
-    rows = quotas.select_related("gpu_class").order_by("gpu_class__order", "gpu_class")
-    return {
-        "rows": _rows(tier_guarantees_visible(actor)),
-        "may_set": actor.is_tenant_admin,
-        "guaranteed": [(row.gpu_class.label, gpus_text(row.guaranteed_units)) for row in rows],
-    }
+    quotas = Quota.objects.filter(tenant_id=actor.tenant_id)
+    return {"rows": _rows(quotas, tier_guarantees_visible(actor)), "may_set": actor.is_tenant_admin}
 
 
 def _shown_to_operators(actor: PlatformActor, now: datetime) -> dict[str, Any]:
-    return {"rows": _rows(tier_guarantees_of_site()), "may_set": True, "is_operator": True}
+    rows = _rows(Quota.objects.all(), tier_guarantees_of_site())
+    return {"rows": rows, "may_set": True, "is_operator": True}
 
 
 def _set(row: TierGuarantee) -> str:

@@ -69,6 +69,11 @@ class DiversionState:
             return None
         return round(100 * (self.measured / self.otherwise - 1))
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether lists have something to say of it."""
+        return self.is_stopped or self.percent is not None or self.mode == Diversion.Mode.AUTOMATIC
+
 
 def diversion_set(*, actor: Actor, project: str, terms: DiversionTerms, now: datetime) -> Diversion:
     """Sets it for a project or for one of its workloads: leads only. Runs before do not count any more.

@@ -28,14 +28,17 @@ _PLANS = (State.QUEUED, State.PAUSING, State.PAUSED)
 
 @dataclass(frozen=True, slots=True)
 class PlannedPause:
-    """A pause at `at`; `label` is the booking that needs the GPUs, empty if it is another tenant's."""
+    """A pause at `at`; `label` is the booking that needs the GPUs, empty if the reader may not see it."""
 
     at: datetime
     label: str = ""
 
 
-def planned_pauses(bookings: Iterable[Booking], now: datetime) -> Mapping[UUID, PlannedPause]:
-    """Returns the planned pauses of those that run, by id. Run inside the tenant's transaction."""
+def planned_pauses(
+    bookings: Iterable[Booking], now: datetime, *, is_site: bool = False
+) -> Mapping[UUID, PlannedPause]:
+    """Returns the planned pauses of those that run, by id. Run inside the tenant's transaction, or with
+    `is_site` inside one of operators, who may see the bookings of all organisations."""
     running = [each for each in bookings if each.state == State.ACTIVE and each.planned_ends]
     if not running:
         return {}
@@ -44,18 +47,21 @@ def planned_pauses(bookings: Iterable[Booking], now: datetime) -> Mapping[UUID, 
     with connection.cursor() as cursor:
         cursor.execute(_FIRST, {"now": now, "until": until, "ids": ids})
         rows = list(cursor.fetchall())
-    labels = _labels(running[0].tenant_id, {at for _, _, at, mine in rows if mine})
+    tenant = None if is_site else running[0].tenant_id
+    labels = _labels(tenant, {at for _, _, at, mine in rows if mine or is_site})
     return {
-        booking: PlannedPause(at, labels.get((gpu, at), "") if mine else "")
+        booking: PlannedPause(at, labels.get((gpu, at), "") if mine or is_site else "")
         for booking, gpu, at, mine in rows
     }
 
 
-def _labels(tenant: UUID, starts: Collection[datetime]) -> dict[tuple[UUID, datetime], str]:
-    """The tenant's bookings that are planned for these starts, by GPU and start."""
+def _labels(tenant: UUID | None, starts: Collection[datetime]) -> dict[tuple[UUID, datetime], str]:
+    """The bookings of a tenant, or of all, that are planned for these starts, by GPU and start."""
     if not starts:
         return {}
-    rows = Booking.objects.filter(tenant_id=tenant, state__in=_PLANS, planned_starts__in=starts)
+    rows = Booking.objects.filter(state__in=_PLANS, planned_starts__in=starts)
+    if tenant is not None:
+        rows = rows.filter(tenant_id=tenant)
     return {
         (UUID(place["gpu"]), row.planned_starts): row.label
         for row in rows

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from allocation.models import Booking
 from allocation.queries.bookings.bookings import history_of, node_places_of
 from allocation.queries.bookings.pauses import pauses_of
+from allocation.queries.bookings.planned_pauses import planned_pauses
 from allocation.rules.states import OPEN
 from allocation.services.operate.bulk import LONGEST_TEXT
 from allocation.services.quotes.why_waiting import why_waiting
@@ -39,7 +40,8 @@ def ops_booking(request: HttpRequest, operator: User, booking_id: UUID) -> HttpR
     now, zone = timezone.now(), zone_of(operator.time_zone)
     waits = why_waiting(booking, now)
     labels = dict(GpuClass.objects.values_list("slug", "label"))
-    ctx = context_with(PageContext(now, zone, "", labels), booking, tuple(pauses_of(booking)), waits)
+    ctx = PageContext(now, zone, "", labels, planned_pauses=planned_pauses([booking], now, is_site=True))
+    ctx = context_with(ctx, booking, tuple(pauses_of(booking)), waits)
     summary = booking_summary(booking, ctx, may_change=False, may_give_back=False)
     places = node_places_of(booking)
     context = {

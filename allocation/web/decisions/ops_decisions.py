@@ -46,8 +46,9 @@ RULES = (
     ("one_class", "one class before several"),
     ("moved_together", "operator's move"),
 )
-DECISIONS_SHOWN = 50
+DECISIONS_SHOWN = 25
 CHANGES_SHOWN = 3
+LARGEST = 2**63 - 1
 # Parts of a plan, and how a decision's outcome names them.
 PLAN_WORDS = (
     ("assigns", "placed"),
@@ -134,8 +135,8 @@ def _row(each: TenantClaims) -> ClaimsRow:
 
 
 def _counts(found: dict[str, int], words: tuple[tuple[str, str], ...]) -> str:
-    """Returns `tier 12, past use 3`, or `none`."""
-    return ", ".join(f"{word} {found[key]}" for key, word in words if found.get(key)) or "none"
+    """Returns `12 by tier, 3 by past use`, or `none`."""
+    return ", ".join(f"{found[key]} by {word}" for key, word in words if found.get(key)) or "none"
 
 
 def _dropped(found: ClaimsReport) -> str:
@@ -152,6 +153,7 @@ class DecisionForm(forms.Form):
     tenant = forms.SlugField(required=False, max_length=40)
     since = forms.DateField(required=False)
     until = forms.DateField(required=False)
+    before = forms.IntegerField(required=False, min_value=1, max_value=LARGEST)
 
     def wanted(self) -> DecisionFilter:
         """Returns the filter."""
@@ -169,11 +171,13 @@ class DecisionForm(forms.Form):
 @operator_page(Area.BOOKINGS)
 def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows how well claims hold, and the latest cycles that changed something; `did`, `tenant`, `since`,
-    `until` filter."""
+    `until` filter, and `before` is the number of the last one of the page before."""
     form = DecisionForm(request.GET)
     form.is_valid()
     wanted = form.wanted()
-    found = list(decisions_found(wanted)[:DECISIONS_SHOWN])
+    every, before = decisions_found(wanted), form.cleaned_data.get("before")
+    rest = list((every.filter(id__lt=before) if before else every)[: DECISIONS_SHOWN + 1])
+    found = rest[:DECISIONS_SHOWN]
     events = events_by_decision([each.id for each in found])
     rows = [_decision_row(each, events.get(each.id, [])) for each in found]
     context = {
@@ -183,11 +187,22 @@ def ops_decisions(request: HttpRequest, operator: User) -> HttpResponse:
         "asked": {name: request.GET.get(name, "") for name in form.fields},
         "errors": {name: errors[0] for name, errors in form.errors.items()},
         "is_filtered": not wanted.is_any,
+        "newest": _here(request) if before else "",
+        "older": _here(request, found[-1].id) if len(rest) > DECISIONS_SHOWN else "",
         "did": [("", "Anything"), *DID.items()],
         "tenants": [("", "All organisations"), *Tenant.objects.order_by("name").values_list("slug", "name")],
         "list_menus": list_menus(request, PlatformActor.of(operator), "decisions"),
     }
     return render(request, "allocation/ops_decisions.html", context)
+
+
+def _here(request: HttpRequest, before: int | None = None) -> str:
+    """The address of this page with its filters, from the decision before a number on."""
+    query = request.GET.copy()
+    query.pop("before", None)
+    if before is not None:
+        query["before"] = str(before)
+    return f"{request.path}?{query.urlencode()}"
 
 
 def _decision_row(decision: Decision, events: Sequence[BookingEvent]) -> DecisionRow:

@@ -131,7 +131,7 @@ def _frees(stored: dict[str, Any], zone: tzinfo, now: datetime) -> str:
     return f"until {moment_words(datetime.fromisoformat(frees_at), zone, now)}"
 
 
-SHOWN = 50
+SHOWN = 25
 NAMED = 3
 """Bookings that a row of the list names."""
 

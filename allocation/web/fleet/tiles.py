@@ -102,7 +102,7 @@ def busy_level(percent: int) -> str:
 def block_words(block: Block) -> str:
     """Returns owner and utilisation as far as the reader may know."""
     if block.allocation is None:
-        return "busy, another tenant"
+        return "busy, another organisation"
     who = f"{block.label} of {block.tenant}" if block.tenant else f"{block.label}, yours"
     if block.busy is None:
         return f"{who}, use not measured"

@@ -214,7 +214,7 @@ def _groups(actor: Actor, found: SearchResults, text: str, base: str) -> list[Hi
             tuple(
                 Hit(
                     each.user.display_name,
-                    each.project.name if each.project else "Tenant admin",
+                    each.project.name if each.project else "Organisation admin",
                     f"{base}bookings?{urlencode({'q': each.user.username})}",
                     "user",
                 )

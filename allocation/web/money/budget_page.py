@@ -1,7 +1,7 @@
 """The page of one budget: its figures, its alerts and its limits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.contrib import messages
@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.timezone import localtime
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.bookings.money.forecasts import forecast_today
@@ -28,7 +29,14 @@ from billing.queries import (
 from billing.rules import money_text, period_text
 from billing.services import Rung, alerts_set, budget_labels_set, ladder_set
 from billing.services.guardrails import MEASURED
-from billing.web.alerts import alerts_read, condition_text, form_of_budget, history_of, notified_text
+from billing.web.alerts import (
+    AlertForm,
+    alerts_read,
+    condition_text,
+    form_of_budget,
+    history_of,
+    notified_text,
+)
 from billing.web.budget_bar import budget_bar
 from tenants.access import Actor
 from tenants.models import User
@@ -69,6 +77,11 @@ class RungRow:
     acts: bool
     effect: str
     notified: str
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether it only notifies."""
+        return self.rung.action == Guardrail.Action.NOTIFY
 
     @property
     def condition(self) -> str:
@@ -252,12 +265,16 @@ def ladder_context(request: HttpRequest, budget: Budget, refusal: Refused | None
         for rung in rungs
     ]
     of_alerts = request.POST if refusal is not None and "save_alerts" in request.POST else None
+    alert_form = form_of_budget(budget, of_alerts, people_of(budget))
+    alerts = [row for row in rows if row.is_alert]
+    notes = {f"{row.rung.measure}-{row.rung.percent}": _alert_note(row, alert_form) for row in alerts}
+    ticks = [replace(each, note=notes.get(each.value, "")) for each in alert_form.alerts]
     is_typed = refusal is not None and "percent" in request.POST
     return {
         "rows": rows,
         "refusal": refusal if of_alerts is None else None,
         "alert_refusal": refusal if of_alerts is not None else None,
-        "alert_form": form_of_budget(budget, of_alerts, people_of(budget)),
+        "alert_form": replace(alert_form, alerts=ticks),
         "crossings": history_of(budget, figures.currency),
         "typed": request.POST if is_typed else UNTYPED,
         "measures": [
@@ -268,6 +285,15 @@ def ladder_context(request: HttpRequest, budget: Budget, refusal: Refused | None
         "actions": LIMITS,
         "audiences": Guardrail.Audience.choices,
     }
+
+
+def _alert_note(row: RungRow, form: AlertForm) -> str:
+    """Whether an alert is reached, and who is notified where the form can't say it for all."""
+    found = "not reached"
+    if row.acts:
+        at = localtime(row.rung.reached_at) if row.rung.reached_at else None
+        found = f"reached on {at.day} {at:%b, %H:%M}" if at else "reached"
+    return f"{found}, notifies {row.notified}" if form.is_mixed else found
 
 
 def _page(request: HttpRequest, actor: Actor, budget: Budget, refusal: Refused | None) -> HttpResponse:

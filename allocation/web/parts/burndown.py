@@ -13,7 +13,7 @@ from allocation.queries.bookings.money.projects import Forecast
 from billing.rules import money_text
 
 WIDTH, HEIGHT = 720, 268
-LEFT, RIGHT, TOP, BOTTOM = 60.0, 700.0, 14.0, 218.0
+LEFT, RIGHT, TOP, BOTTOM = 60.0, 700.0, 24.0, 218.0
 FLOOR = 238.0
 GRID_LINES = 4
 DAY_LABELS = 6

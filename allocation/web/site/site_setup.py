@@ -55,8 +55,8 @@ STEPS = (
     ("models", "Classes and models", "Name the GPU models that agents report."),
     ("tiers", "Tiers", "Priority, pauses and longest bookings."),
     ("prices", "Prices", "The price of a GPU-hour in each tier."),
-    ("tenant", "First tenant", "An organisation and its admin, who creates projects."),
-    ("quotas", "Quotas", "The tenant's guaranteed GPUs. It can also borrow idle GPUs."),
+    ("tenant", "First organisation", "An organisation and its admin, who creates projects."),
+    ("quotas", "Quotas", "The organisation's guaranteed GPUs. It can also borrow idle GPUs."),
     ("nodes", "Nodes", "Approve the nodes that take bookings."),
 )
 
@@ -145,8 +145,8 @@ def _missing(setup: SiteSetup) -> dict[str, str]:
         else "No agent has reported yet. Install one, or add models from the built-in catalogue.",
         "tiers": "" if setup.has_tiers else "No tiers yet.",
         "prices": f"No price for {pairs}{more}." if pairs else "" if setup.has_prices else "No prices yet.",
-        "tenant": "" if setup.has_tenant else "No tenants yet.",
-        "quotas": "" if setup.has_quota else "No tenant has a quota yet.",
+        "tenant": "" if setup.has_tenant else "No organisations yet.",
+        "quotas": "" if setup.has_quota else "No organisation has a quota yet.",
         "nodes": f"Waiting for approval: {nodes}."
         if nodes
         else ""

@@ -79,7 +79,7 @@ def _groups() -> list[tuple[str, list[tuple[str, str]]]]:
     tiers = Tier.objects.values_list("slug", "name")
     classes = GpuClass.objects.values_list("slug", "label")
     return [
-        ("Tenant", [(f"tenant:{slug}", name) for slug, name in tenants]),
+        ("Organisation", [(f"tenant:{slug}", name) for slug, name in tenants]),
         ("Tier", [(f"tier:{slug}", name) for slug, name in tiers]),
         ("GPU class", [(f"class:{slug}", name) for slug, name in classes]),
     ]

@@ -147,7 +147,7 @@ def _question(form: QueryDict) -> Confirmation | None:
             f"{_count(counts.people, 'person', 'people')} will lose access.",
             f"{_count(counts.tokens, 'API token', 'API tokens')}: will stop working.",
             f"{_count(counts.projects, 'project', 'projects')} and all data are kept. Existing "
-            "bookings continue and are charged; reopen the tenant to cancel them.",
+            "bookings continue and are charged; reopen the organisation to cancel them.",
         ),
         button=f"Close {tenant.name} for {_count(counts.people, 'person', 'people')}",
         back="/ops/tenants",
@@ -166,7 +166,7 @@ def _account(operator: User, form: QueryDict) -> str:
         password=form.get("password", ""),
     )
     user = account_create(operator=operator, account=account, now=timezone.now())
-    return f"Account {user.username} created. A tenant admin can now invite them."
+    return f"Account {user.username} created. An organisation admin can now invite them."
 
 
 def _tenant(form: QueryDict) -> Tenant:

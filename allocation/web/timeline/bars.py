@@ -67,7 +67,7 @@ def _known(block: Block, booking: VisibleBooking, origin: BarOrigin, look: ViewO
         )
     )
     return Bar(
-        css=_css(block, origin, width),
+        css=_css(block, origin, width, look),
         left=percent_text(left),
         width=percent_text(width),
         top=origin.top + BAR_GAP,
@@ -100,7 +100,7 @@ def _anonymous(block: Block, origin: BarOrigin, look: ViewOptions) -> Bar:
     title = "expected" if block.expected else "shared" if block.shared else "busy"
     who = "a waiting booking" if block.expected else "someone else's booking"
     return Bar(
-        css=_css(block, origin, width),
+        css=_css(block, origin, width, look),
         left=percent_text(left),
         width=percent_text(width),
         top=origin.top + BAR_GAP,
@@ -238,7 +238,7 @@ def _where(block: Block, origin: BarOrigin) -> str:
     return f"{where} on {origin.node}"
 
 
-def _css(block: Block, origin: BarOrigin, width: float) -> str:
+def _css(block: Block, origin: BarOrigin, width: float, look: ViewOptions) -> str:
     names = ["bar", {"mine": "mine", "project": "proj", "other": ""}[block.kind]]
     if block.expected:
         names[1] = "plan" if block.booking else "plan oth"
@@ -250,6 +250,8 @@ def _css(block: Block, origin: BarOrigin, width: float) -> str:
         names.append("tall")
     if block.over:
         names.append("over")
+    if block.booking is not None:
+        names.append(look.hues.get(block.booking.tenant, ""))
     return " ".join(name for name in names if name)
 
 

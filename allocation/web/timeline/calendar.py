@@ -29,6 +29,7 @@ class ClassDay:
     free: str
     words: str
     url: str
+    is_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,21 @@ class Day:
     def spoken(self) -> str:
         """Returns its name for a screen reader, which has the number that is on screen: `29, Today`."""
         return self.name if self.number in self.name else f"{self.number}, {self.name}"
+
+    @property
+    def taken(self) -> tuple[ClassDay, ...]:
+        """Returns the classes of which a GPU is taken for a part of the day; a single class in any case."""
+        if len(self.classes) == 1:
+            return self.classes
+        return tuple(each for each in self.classes if not each.is_free)
+
+    @property
+    def rest(self) -> str:
+        """Returns what is said of the other classes, all of whose GPUs are free; empty: there are none."""
+        others = len(self.classes) - len(self.taken)
+        if not others:
+            return ""
+        return "others free" if self.taken else "all free"
 
 
 def month_span(since: str, zone: tzinfo, now: datetime) -> Span:
@@ -157,7 +173,7 @@ def _class_day(label: str, gpus: list[GpuRow], rest: Window, name: str, url: str
     words = (
         f"{label} {whole} of {len(gpus)} free for the whole of {name}, {share:.0%} of the GPU time is free"
     )
-    return ClassDay(label, tint(share), str(whole), words, url)
+    return ClassDay(label, tint(share), str(whole), words, url, whole == len(gpus))
 
 
 def _title(words: str) -> str:

@@ -124,7 +124,7 @@ class ViewOptions:
 
     `free` filters by hours. `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and
     with closed ones (`node/6-`); None uses the default. `gangs` counts the whole GPUs of each
-    booking in each of its windows.
+    booking in each of its windows. `hues` are the colours of organisations by slug, for operators.
     """
 
     span: Span
@@ -134,6 +134,7 @@ class ViewOptions:
     free: timedelta | None
     prices: dict[str, str]
     gangs: Mapping[Gang, int] = field(default_factory=dict)
+    hues: Mapping[str, str] = field(default_factory=dict)
 
 
 def percent_text(share: float) -> str:

@@ -34,9 +34,9 @@ def budget_exceeded(parts: Sequence[BudgetShare]) -> Refused:
 # Who can raise the budget of a level, and as which owner of the rule.
 RAISERS = {
     "platform": ("The operators", "operator"),
-    "tenant": ("The tenant's admin", "tenant_admin"),
-    "lab": ("The tenant's admin", "tenant_admin"),
-    "project": ("The tenant's admin", "tenant_admin"),
+    "tenant": ("The organisation's admin", "tenant_admin"),
+    "lab": ("The organisation's admin", "tenant_admin"),
+    "project": ("The organisation's admin", "tenant_admin"),
     "campaign": ("The project's lead", "lead"),
     "person": ("The project's lead", "lead"),
 }

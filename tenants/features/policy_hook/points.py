@@ -5,7 +5,7 @@ from tenants.words import sentences_add
 
 sentences_add(
     {
-        "policy_hook_admins": "Only the tenant's admins can see and change its policy hook.",
+        "policy_hook_admins": "Only the organisation's admins can see and change its policy hook.",
         (
             "policy_hook_timeout"
         ): "Enter a time limit of %(timeout_least_ms)s to %(timeout_most_ms)s milliseconds.",

@@ -9,8 +9,8 @@ sentences_add(
         "too_many_messages": "There are more than %(max_resent)s messages. Choose a later time.",
         "webhook_disabled": "This webhook is off. Switch it on first.",
         "webhook_events": "Choose 1 to %(max_patterns)s events.",
-        "webhook_admins_only": "Only the tenant's admins can choose events of all projects.",
-        "webhook_owners": "Only the tenant's admins and the leads of its projects can have webhooks.",
+        "webhook_admins_only": "Only the organisation's admins can choose events of all projects.",
+        "webhook_owners": "Only the organisation's admins and the leads of its projects can have webhooks.",
     }
 )
 ACTIONS["webhook.changed"] = "changed the webhook {object}"

@@ -157,7 +157,7 @@ def split_of_tenant(tenant_id: UUID, model: GpuClass, now: datetime, *, lab: UUI
     below = {row.lab_id: row.guaranteed_units for row in labs} | _units(projects)
     usual = own.guaranteed_units if own else 0
     dated = _dated(tenant_id, model, now)
-    return Split("The tenant", "the platform's operator", tenant_id, usual, below, dated)
+    return Split("The organisation", "the platform's operator", tenant_id, usual, below, dated)
 
 
 def split_of_lab(lab: Lab, model: GpuClass, now: datetime, usual: int) -> Split:
@@ -166,7 +166,7 @@ def split_of_lab(lab: Lab, model: GpuClass, now: datetime, usual: int) -> Split:
     tenant_quota_locked(lab.tenant_id, model)
     below = _units(Quota.objects.filter(project__lab=lab, gpu_class=model))
     dated = _dated(lab.tenant_id, model, now)
-    return Split(f"The lab {lab}", "the tenant's admins", lab.id, usual, below, dated)
+    return Split(f"The lab {lab}", "the organisation's admins", lab.id, usual, below, dated)
 
 
 def room_of(project: Project, model: GpuClass, now: datetime, window: Window | None = None) -> Room:

@@ -263,7 +263,7 @@ def _role_end(membership: Membership, now: datetime) -> str:
             require_another_admin(membership)
         except Refused:
             return (
-                "Your groups no longer make you a tenant admin. You stay one, because there is no"
+                "Your groups no longer make you an organisation admin. You stay one, because there is no"
                 " other. Make somebody else an admin first."
             )
     membership_id = membership.id

@@ -296,7 +296,7 @@ def _lead_question(actor: Actor, member: Membership, project: Project) -> Confir
         lost=(
             f"{member.user.display_name} is its only lead.",
             "Nobody in the project can then invite people, set roles or see its budget as lead:"
-            " only the tenant's admins can.",
+            " only the organisation's admins can.",
         ),
         button=f"Leave {project.name} without a lead",
         back=f"/t/{actor.tenant_slug}/people",
@@ -308,9 +308,9 @@ def _remove_question(actor: Actor, member: Membership) -> Confirmation:
     elsewhere = Membership.objects.filter(tenant_id=actor.tenant_id, user=member.user)
     others = elsewhere.exclude(id=member.id).count()
     rest = (
-        f"They keep {counted(others, 'other role')} in the tenant."
+        f"They keep {counted(others, 'other role')} in the organisation."
         if others
-        else "It is their only role in the tenant: they can't open it, and their tokens stop."
+        else "It is their only role in the organisation: they can't open it, and their tokens stop."
     )
     return Confirmation(
         title=f"Remove {member.user.display_name} from {project}?",

@@ -248,5 +248,5 @@ def test_the_page_shows_what_can_be_corrected_and_what_was(
     for text in ("€2.00", "−€1.25", "€0.75", made["reason"]):
         assert text in shown
     unknown = client.get("/ops/corrections?tenant=helix&booking=BK-999999")
-    assert "This tenant has no booking with that number." in unknown.content.decode()
+    assert "This organisation has no booking with that number." in unknown.content.decode()
     assert site.researcher.get("corrections").status_code == 403

@@ -25,6 +25,7 @@ from tenants.platform.errors import Refused
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_user
 from tests.roles import as_role, as_system
+from tests.web.flat import flat
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -241,6 +242,10 @@ def test_the_page_shows_a_version_and_carries_out_its_commands(site: Site, clien
     address = f"/ops/policy/versions/{number}"
     text = client.get(address).content.decode()
     assert "Waiting-time step: 6h to 12h" in text
+    # All its values, what it sets itself in bold, and lists in words.
+    shown = flat(text)
+    assert '<dt>Waiting-time step</dt><dd class="own">12h</dd>' in shown
+    assert "Priority of the tier; Own guarantee before borrowed GPUs" in shown
     assert f'href="{address}"' in client.get("/ops/policy").content.decode()
     late = (timezone.localtime() + 2 * HOUR).strftime("%Y-%m-%dT%H:%M")
     done = client.post(address, {"act": "activate", "starts": late}, follow=True)

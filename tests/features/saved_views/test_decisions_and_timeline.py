@@ -78,6 +78,22 @@ def test_decisions_are_found_by_what_they_did_for_whom_and_when(site: Site, deci
     assert "No decisions match this filter" in flat(client.get("/ops/decisions?tenant=x").content.decode())
 
 
+def test_older_decisions_are_a_page_further_with_the_same_filter(
+    site: Site, decisions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allocation.web.decisions.ops_decisions.DECISIONS_SHOWN", 1)
+    client, newest = operator_of(site), max(decisions)
+    older = f'href="/ops/decisions?did=&amp;before={newest}"'
+    assert older in client.get("/ops/decisions?did=").content.decode()
+    page = client.get(f"/ops/decisions?before={newest}").content.decode()
+    assert f"decision {newest}<" not in flat(page)
+    assert 'href="/ops/decisions?"' in page
+    last = client.get(f"/ops/decisions?before={sorted(decisions)[1]}").content.decode()
+    assert 'rel="next"' not in last
+    for query in ("before=x", "before=-1", f"before={2**64}"):
+        assert f"decision {newest}<" in flat(client.get(f"/ops/decisions?{query}").content.decode()), query
+
+
 def test_operators_read_the_same_over_rest_by_pages(site: Site, decisions: list[int]) -> None:
     def ids(**query: str) -> list[int]:
         return [each["id"] for each in said(site.operator.get("platform/decisions", **query))["items"]]

@@ -113,6 +113,10 @@ def test_an_admin_sets_it_on_the_page_and_others_read_it(site: Site) -> None:
     assert "Helix: 1.5 H100 80 GB are for these tiers only." in done
     assert rows() == [(84_000, ["premium"])]
     shown = flat(reader(site, "viewer").get(at).content.decode())
-    assert '<td class="n num">1.5</td><td>Premium</td><td class="n num">2.5</td>' in shown
+    assert (
+        'data-label="For some tiers only">1.5</td><td class="" data-label="Which tiers">Premium</td>' in shown
+    )
+    assert 'data-label="For all tiers">2.5</td>' in shown
+    assert "width:37%" in shown
     assert "Set the tiers" not in shown
     assert "/t/helix/tier-guarantees" in reader(site, "viewer").get("/t/helix/quotas").content.decode()

@@ -259,9 +259,9 @@ def test_the_list_filters_by_state_and_project_and_keeps_to_its_pages() -> None:
     base = f"/t/{member.tenant.slug}/bookings"
     first = client.get(base).content.decode()
     assert "28 bookings" in first
-    assert first.count('data-label="State"') == 25
+    assert first.count('data-label="Tier"') == 25
     after = first.partition('href="?after=')[2].partition('"')[0]
-    assert client.get(f"{base}?after={after}").content.decode().count('data-label="State"') == 3
+    assert client.get(f"{base}?after={after}").content.decode().count('data-label="Tier"') == 3
     over = client.get(f"{base}?state=over").content.decode()
     assert ">old<" in flat(over)
     assert "run-3" not in over

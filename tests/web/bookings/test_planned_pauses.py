@@ -10,7 +10,7 @@ from django.utils import timezone
 from allocation.models import Booking
 from allocation.rules.states import State
 from tenants.models import Membership
-from tests.builders import a_member, a_project
+from tests.builders import a_member, a_project, a_tenant, an_operator
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_node, a_place
@@ -68,3 +68,16 @@ def test_a_booking_of_another_project_that_needs_the_gpus_has_no_number() -> Non
     page = flat(_client(member).get(_url(runs)).content.decode())
     assert "A higher-priority booking needs its GPUs then. It resumes if GPUs are free before" in page
     assert waits.label not in page
+
+
+def test_operators_read_the_planned_pause_and_whose_booking_needs_the_gpus() -> None:
+    now, member, other = timezone.now(), a_member(a_project()), a_member(a_project(a_tenant()))
+    (gpu,) = a_node(now=now, gpus=1).gpus.all()
+    runs = a_booking(member, now=now, tier="spot")
+    a_place(runs, gpu)
+    waits = _planned_over(other, str(gpu.id), timedelta(hours=2), now)
+    client = Client()
+    client.force_login(an_operator())
+    page = flat(client.get(f"/ops/bookings/{runs.id}").content.decode())
+    assert re.search(r'<h1 class="headline">Pauses about (today|tomorrow) [0-9:]+</h1>', page)
+    assert f"{waits.label} needs its GPUs then" in page

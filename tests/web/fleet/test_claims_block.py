@@ -87,7 +87,7 @@ def test_each_organisation_has_what_it_asked_for_and_what_it_lost(client: Client
     is_bad = True
     assert block.rows == (
         ClaimsRow("Helix", "1 of 4, 1 waiting", is_bad, "none", 0, "none"),
-        ClaimsRow("North", "none", not is_bad, "guarantee 2, waiting time 1", 1, "guarantee 1"),
+        ClaimsRow("North", "none", not is_bad, "2 by guarantee, 1 by waiting time", 1, "1 by guarantee"),
     )
     assert (block.span, block.dropped) == ("7 d", "")
 

@@ -107,7 +107,7 @@ def test_a_node_page_links_own_bookings_and_calls_others_busy(client: Client) ->
     page = _page(client, f"/t/{mine.tenant.slug}/fleet/{node.name}")
     assert f"/t/{mine.tenant.slug}/bookings/{own.label}" in page
     assert "50 to 60 % busy" in page
-    assert "another tenant" in page
+    assert "another organisation" in page
     assert foreign.label not in page
 
 

@@ -317,7 +317,7 @@ def test_everybody_starts_at_their_own_place(client: Client) -> None:
     client.force_login(a_user())
     page = client.get("/")
     assert page.status_code == 200
-    assert b"You are not in a tenant yet" in page.content
+    assert b"You are not in an organisation yet" in page.content
 
 
 def test_who_is_signed_in_needs_no_second_form(client: Client) -> None:

@@ -99,6 +99,10 @@ def test_the_timeline_has_bookings_of_all_tenants_by_name_and_hides_others_of_a_
     assert foreign in shown
     assert f"{tenant.name} · {two.other.project.name}" in shown
     assert "data-fixed" in shown
+    # Each organisation has a colour of its own, with its name in the legend.
+    names = (("org-1", two.own.project.tenant.name), ("org-2", tenant.name))
+    assert all(f'<i class="k-org {css}"></i>{name}' in shown for css, name in names)
+    assert re.search(r'class="bar [^"]*\borg-2"', shown)
     one = two.operator.get("/ops/timeline?tenant=north").content.decode()
     assert own not in one
     assert "busy, someone else&#x27;s booking" in one

@@ -152,7 +152,7 @@ def test_a_member_is_removed_when_it_was_said_what_they_lose(admin: Client, tena
     form = {"act": "remove", "membership": str(first.id)}
     said = _text(admin.post("/t/own/people", form).content)
     assert "without a lead" not in said
-    assert "It is their only role in the tenant" in said
+    assert "It is their only role in the organisation" in said
     with tenant_tx(tenant.id):
         assert Membership.objects.filter(id=first.id).exists()
     assert admin.post("/t/own/people", form | {"sure": "1"}).status_code == 302

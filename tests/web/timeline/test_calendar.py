@@ -1,5 +1,6 @@
 """The month by day and class, and the days of one GPU."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.rules.states import State
 from allocation.services.quotes.free_times import free_times_read
 from allocation.web.timeline.calendar import (
+    ClassDay,
     Day,
     gpu_days,
     gpu_span,
@@ -72,6 +74,20 @@ def test_a_day_counts_the_gpus_that_are_free_for_all_of_it_and_colours_the_rest(
     assert "from=2026-11-20T00:00" in there.url
     assert "class=" in there.url
     assert (days["Fri 20 Nov"].own, days["Sat 21 Nov"].own) == (2, 0)
+
+
+def test_a_day_names_the_classes_with_bookings_and_sums_up_those_that_are_free() -> None:
+    def a_class(label: str, *, is_free: bool) -> ClassDay:
+        return ClassDay(label, "f3", "2", f"{label} 2 of 2", "", is_free)
+
+    free, taken = a_class("L40S", is_free=True), a_class("H100", is_free=False)
+    day = replace(_days(a_member(a_project()))["Fri 20 Nov"], classes=(taken, free))
+    assert (day.taken, day.rest) == ((taken,), "others free")
+    assert (replace(day, classes=(free, free)).taken, replace(day, classes=(free, free)).rest) == (
+        (),
+        "all free",
+    )
+    assert (replace(day, classes=(free,)).taken, replace(day, classes=(free,)).rest) == ((free,), "")
 
 
 def test_days_that_are_over_say_nothing_and_today_counts_from_now_on() -> None:
