@@ -39,11 +39,15 @@ class Stop:
     """Ends the loop when it is in the inbox."""
 
 
+class Leave:
+    """Ends the loop when nothing is held any more: the node has another agent, or none."""
+
+
 class Agent:
     """Only `inbox` may be touched from other threads or signal handlers."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Leave | Stop] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
         # Messages have the machine's own time, by which the portal finds a wrong clock.
@@ -93,9 +97,12 @@ class Agent:
         self._due = dict.fromkeys(_TASKS, self._clock.steady())
 
     def run(self, sender: Outbox) -> None:
-        """Runs until a Stop arrives. Programs on the GPUs continue."""
+        """Runs until a Stop arrives, or nothing is held after a Leave. Programs on the GPUs continue."""
+        leaving = False
         while True:
             self.turn(sender)
+            if leaving and all(record.emptied for record in self._store.held.values()):
+                return
             self._node.alive()
             try:
                 arrivals = [self.inbox.get(timeout=self.wait_s())]
@@ -106,7 +113,10 @@ class Agent:
             for arrival in arrivals:
                 if isinstance(arrival, Stop):
                     return
-                self.handle(arrival, sender)
+                if isinstance(arrival, Leave):
+                    leaving = True
+                else:
+                    self.handle(arrival, sender)
 
     def handle(self, arrival: links.Arrival | ExaminationDone, sender: Outbox) -> None:
         """Takes in one arrival; what follows from it is done in the next `turn`."""

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 
@@ -31,7 +32,9 @@ def _all(actor: PlatformActor, now: datetime) -> dict[str, Any]:
 
 def _one(actor: PlatformActor, now: datetime, name: str) -> dict[str, Any]:
     engine = engine_view(name, now)
-    hosts = sorted(engine.hosts, key=lambda each: (each.state != "waiting", each.state != "refused", each.name))
+    hosts = sorted(
+        engine.hosts, key=lambda each: (each.state != "waiting", each.state != "refused", each.name)
+    )
     return {"engine": engine, "hosts": hosts}
 
 
@@ -42,8 +45,8 @@ def _revoke_question(actor: PlatformActor, name: str) -> Confirmation:
         lost=(
             "Its connections are closed, and its keys and Redis account are revoked.",
             f"{counted(hosts, 'node')} of it can't be planned on.",
-            "What runs there continues to its end and can't be stopped, paused or extended until the engine is"
-            " enrolled again.",
+            "What runs there continues to its end and can't be stopped, paused or extended until you enrol"
+            " the engine again.",
             "This can't be undone. To bring it back, enrol it again and approve its hosts.",
         ),
         button=f"Revoke access of {name}",
@@ -56,7 +59,7 @@ def _approved(engine: EngineView) -> str:
     return f"{counted(engine.served, 'host')} of {engine.name} now in the portal."
 
 
-def engine_card(node_id: object, now: datetime) -> BookingCard | None:
+def engine_card(node_id: UUID, now: datetime) -> BookingCard | None:
     """Whose identity serves a node, for operators."""
     engine = EngineAgent.objects.filter(nodes=node_id).first()
     return None if engine is None else BookingCard("engines/card.html", {"engine": engine})

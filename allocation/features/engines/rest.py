@@ -37,8 +37,6 @@ class HostOut(serializers.Serializer[Any]):
     why = serializers.CharField()
 
 
-
-
 class EngineViewOut(serializers.Serializer[Any]):
     """One agent for many hosts, with one identity."""
 

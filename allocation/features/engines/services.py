@@ -52,7 +52,11 @@ class HostsTerms:
         body=serializers.ListField(child=Text(max_length=64), required=False, max_length=200),
     )
     kind: str = term(
-        "Kind", says="As `4 × NVIDIA L40S`: all of it that wait.", default="", max_length=200, allow_blank=True
+        "Kind",
+        says="As `4 × NVIDIA L40S`: all of it that wait.",
+        default="",
+        max_length=200,
+        allow_blank=True,
     )
 
 

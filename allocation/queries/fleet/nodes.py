@@ -158,13 +158,14 @@ def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | Non
         .order_by("-expires")
         .first()
     )
-    if token is None:
+    node = token.node if token is not None else None
+    if token is None or node is None:
         return None
     return EnrolmentProgress(
         node=node_name,
-        state=token.node.state,
-        reason=token.node.state_words,
-        gpus=token.node.gpus.count(),
+        state=node.state,
+        reason=node.state_words,
+        gpus=node.gpus.count(),
         arrived_at=token.used_at,
         until=token.expires if token.expires > now else None,
     )

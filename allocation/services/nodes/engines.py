@@ -226,7 +226,7 @@ def _answer(engine: EngineAgent, message: wire.EngineHosts) -> wire.Envelope:
     """What the engine has to know, signed by the key that it is known to have."""
     signs = engine.key_confirmed
     key = engine_key(engine, signs)
-    lacking = engine.reported.filter(inventory=None, gone=None).values_list("name", flat=True)
+    lacking = engine.reported.filter(inventory__isnull=True, gone=None).values_list("name", flat=True)
     answer = wire.EngineAnswer(
         engine=engine.name,
         seq=message.seq,

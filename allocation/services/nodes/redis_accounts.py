@@ -167,15 +167,16 @@ def agent_accounts_ensure() -> int:
     wanted: dict[str, set[str]] = {}
     engines: dict[str, str] = {}
     hosts: dict[str, list[str]] = defaultdict(list)
-    for identifier, name, engine, digest in rows.values_list("id", "name", "engine_agent_id", "link_digest"):
-        if engine is None:
-            own[account_user(name)] = identifier
-            wanted[account_user(name)] = {"on", f"#{bytes(digest or b'').hex()}", *_key_rules(name)}
+    for node in rows.only("id", "name", "engine_agent_id", "link_digest"):
+        user = account_user(node.name)
+        if node.engine_agent_id is None:
+            own[user] = node.id
         else:
-            user = account_user(wire.engine_account(engine))
-            engines[user] = engine
-            hosts[user].append(name)
-            wanted.setdefault(user, {"on", f"#{bytes(digest or b'').hex()}"}).update(_key_rules(name))
+            user = account_user(wire.engine_account(node.engine_agent_id))
+            engines[user] = node.engine_agent_id
+            hosts[user].append(node.name)
+        digest = bytes(node.link_digest or b"").hex()
+        wanted.setdefault(user, {"on", f"#{digest}"}).update(_key_rules(node.name))
     stray = there.keys() - wanted.keys()
     lost = [user for user, rules in wanted.items() if not rules <= there.get(user, set())]
     # A host that left while the server was away.
