@@ -42,6 +42,7 @@ log = logging.getLogger("agent")
 
 ACCOUNTS = "accounts.json"
 REPORT_EVERY_S = 15.0
+EXAMINED_AT_ONCE = 2
 _TURN_S = 1.0
 _ELSEWHERE = ("cdi", "data", "mps_units", "metrics")
 IdentityOf = Callable[[argparse.Namespace, NodeHardware], Identity]
@@ -90,6 +91,8 @@ class _Engine:
         self.supervisor = Supervisor(environment)
         self.alive = Heartbeats(self.supervisor.alive)
         self._stopped = threading.Event()
+        # Each examination is a process: those of many nodes at once would not end in time.
+        self._examinations = threading.Semaphore(EXAMINED_AT_ONCE)
 
     def options_of(self, name: str) -> argparse.Namespace:
         """The options of the agent of one node."""
@@ -105,7 +108,8 @@ class _Engine:
         node = node_assemble(own, identity, hardware, directory, stack)
         agent = Agent(dataclasses.replace(node, alive=self.alive.of(name)))
         link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
-        examiner = Examiner(_doctor(own, self.scheduler), self._environment, agent.inbox.put)
+        doctor = _doctor(own, self.scheduler)
+        examiner = Examiner(doctor, self._environment, agent.inbox.put, turns=self._examinations)
         stack.callback(examiner.stop)
         return ServedNode(agent, link, examiner)
 

@@ -73,10 +73,12 @@ class Serving:
     ) -> None:
         for served, _, _ in self._running.values():
             served.agent.inbox.put(Stop())
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._pool.shutdown)
-            for name in list(self._running):
-                stack.callback(self._ended, name)
+        # Links take a second to end, so all of them end at once.
+        with ThreadPoolExecutor(max(1, len(self._running))) as ending:
+            ended = [ending.submit(self._ended, name) for name in list(self._running)]
+        self._pool.shutdown()
+        for each in ended:
+            each.result()
 
     @property
     def names(self) -> set[str]:

@@ -37,6 +37,7 @@ from allocation.services.nodes.fleet import (
     token_check,
     token_use,
 )
+from allocation.services.nodes.health import gpus_withhold
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.nodes.redis_accounts import account_password, account_url, engine_account_later
 from allocation.words.fleet import fleet_text
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 TOKEN_PREFIX = "gpup_engine_"  # noqa: S105 (how a token begins)
 SCHEDULERS = ("slurm", "kubernetes", "quota")
 _WANTED_AT_ONCE = 64
+_GONE = "its engine reports the host no more"
 
 
 # Enrolment.
@@ -205,7 +207,11 @@ def _hosts_store(engine: EngineAgent, message: wire.EngineHosts, now: datetime) 
     engine.reported.filter(name__in=names, gone__isnull=False).update(gone=None)
     left = known.keys() - names
     engine.reported.filter(name__in=left - nodes).delete()
-    engine.reported.filter(name__in=left & nodes, gone=None).update(gone=now)
+    gone = engine.reported.filter(name__in=left & nodes, gone=None)
+    for node in Node.objects.select_for_update().filter(name__in=gone.values("name")).order_by("id"):
+        # Its agent may know nothing of it any more; when the host is back, it gives the GPUs again.
+        gpus_withhold(node, dict.fromkeys(node.gpus.values_list("uuid", flat=True), _GONE))
+    gone.update(gone=now)
 
 
 def _columns(found: wire.Inventory | None) -> dict[str, object]:

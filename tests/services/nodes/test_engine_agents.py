@@ -232,6 +232,10 @@ def test_hosts_come_and_go_with_the_cluster(site: Site) -> None:
     assert reported() == {"n1": True, "n3": False}
     assert [host.node for host in answer.hosts] == ["n1"]
     assert answer.wanted == ("n3",)
+    with as_system():
+        assert set(Gpu.objects.values_list("health", "health_reason")) == {
+            ("draining", "Nothing new starts on it: its engine reports the host no more.")
+        }
     assert code_of(lambda: site.approve("n3")) == "not_found"
     assert agent.says("n1", "n3").wanted == ()
     assert reported() == {"n1": False, "n3": False}
