@@ -11,9 +11,8 @@ ENGINE, HOST = "allocation_engineagent", "allocation_enginehost"
 RIGHTS = (
     open_table(ENGINE)
     + no_right("DELETE", ENGINE)
-    # Workers lock an engine out that exceeds its share.
-    + no_right("INSERT", ENGINE, roles="portal_system")
-    + updates_only({ENGINE: "link_digest, key_version, key_confirmed"}, roles="portal_system")
+    # Commands make tokens; workers lock an engine out that exceeds its share.
+    + updates_only({ENGINE: "link_digest, key_version, key_confirmed, rack_id"}, roles="portal_system")
     + system_table(HOST)
     + no_right("INSERT, UPDATE, DELETE", HOST, roles="portal_system")
     + updates_only({HOST: "inventory, kind, gone"}, roles="portal_ops")

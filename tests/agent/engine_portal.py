@@ -122,7 +122,7 @@ class StandInSlurm:
     def holds(self, *names: str) -> None:
         """The reservation holds these nodes, of four GPUs each."""
         lines = [
-            f"NodeName={name} CPUTot=16 RealMemory=8000 Gres=gpu:h100:4 GresUsed=gpu:h100:0 State=IDLE+RESERVED"
+            f"NodeName={name} CPUTot=16 RealMemory=8000 Gres=gpu:h100:4 GresUsed=gpu:h100:0 State=IDLE"
             for name in names
         ]
         held = f"ReservationName=portal Nodes={','.join(names)} State=ACTIVE\n"

@@ -42,7 +42,17 @@ class EngineProcess:
     def enrol(self, token: str, *options: str) -> "subprocess.CompletedProcess[str]":
         """Enrols it as an operator does."""
         return subprocess.run(
-            [sys.executable, "-m", "agent", "enroll", "--token", token, "--portal", self.portal.url, *options],
+            [
+                sys.executable,
+                "-m",
+                "agent",
+                "enroll",
+                "--token",
+                token,
+                "--portal",
+                self.portal.url,
+                *options,
+            ],
             env={
                 "PATH": os.environ["PATH"],
                 "GPU_AGENT_STATE": str(self.state),

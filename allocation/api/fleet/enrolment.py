@@ -106,7 +106,7 @@ class AgentEnrol(ApiView):
         )
 
 
-class EngineIn(Strict):
+class EngineAgentIn(Strict):
     """An engine's one-time token, and what it is."""
 
     token = Text(max_length=200)
@@ -137,14 +137,14 @@ class EngineEnrol(ApiView):
         "Enrol an engine (called by the agent)",
         answer=EngineIdentityOut,
         status=201,
-        request=EngineIn,
+        request=EngineAgentIn,
         public=True,
     )
     def post(self, request: Request) -> Response:
         """Returns the engine's name, its signing key and the address of the message broker. Its hosts get
         keys of their own when an operator has approved them."""
         call_limit_check("enrol", client_address(request.META), self.now)
-        sent = self.sent(EngineIn)
+        sent = self.sent(EngineAgentIn)
         found = engine_enrol(token=sent["token"], scheduler=sent["engine"], agent=sent["agent"], now=self.now)
         return Response(found, status=201)
 

@@ -350,7 +350,8 @@ def engine_revoke(*, operator: User, engine_name: str, now: datetime) -> EngineA
         engine_lock_out(engine, why, now)
         for node in engine.nodes.all():
             node_audit(operator, node, "node.locked_out", now, after={"state": node.state})
-        _audit(operator, engine, "engine.locked_out", now, before=before, after={})
+        after = {"key_version": engine.key_version}
+        _audit(operator, engine, "engine.locked_out", now, before=before, after=after)
     return engine
 
 
@@ -374,7 +375,8 @@ def engine_key_rotate(*, operator: User, engine_name: str, now: datetime) -> Eng
         engine.save(update_fields=["key_version"])
         for node in hosts:
             node_key_rotate(operator=operator, node=node, now=now)
-        _audit(operator, engine, "engine.key_rotated", now, after={"key_version": engine.key_version})
+        before, after = ({"key_version": engine.key_version - back} for back in (1, 0))
+        _audit(operator, engine, "engine.key_rotated", now, before=before, after=after)
     return engine
 
 

@@ -100,13 +100,13 @@ class Agent:
         self.seq = 0
         self.hosts: dict[str, tuple[int, bytes]] = {}
 
-    def sealed(self, *names: str, **fields: Any) -> wire.Envelope:
+    def sealed(self, *names: str, **fields: Any) -> wire.Envelope:  # noqa: ANN401 (of the message)
         self.seq += 1
         inventories = fields.pop("inventories", tuple(inventory_of(name) for name in names))
         message = wire.EngineHosts(**{"seq": self.seq, "names": names, "inventories": inventories, **fields})
         return wire.seal(message, key=self.keys[max(self.keys)], key_version=max(self.keys))
 
-    def says(self, *names: str, **fields: Any) -> wire.EngineAnswer:
+    def says(self, *names: str, **fields: Any) -> wire.EngineAnswer:  # noqa: ANN401 (of the message)
         """Reports these hosts; takes in the answer as the engine does."""
         sealed = engine_hosts_take(password=self.password, envelope=self.sealed(*names, **fields), now=NOW)
         answer = wire.open_engine_answer(sealed, self.keys)
