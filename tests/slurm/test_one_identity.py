@@ -38,6 +38,23 @@ def engine(portal: EnginePortal, cluster: Cluster, tmp_path: Path) -> Iterator[E
     cluster.empty()
 
 
+def booked(lab: Lab) -> Booking:
+    """A booking that needs a whole node."""
+    request = a_booking_request(lab.project, an_ask(4, together="node"))
+    with as_system():
+        return booking_request(actor=lab.actor, request=request, now=now())
+
+
+def released(portal: EnginePortal, lab: Lab, booking: Booking) -> None:
+    with as_system():
+        booking_release(actor=lab.actor, booking=Booking.objects.get(id=booking.id), now=now())
+    portal.until(lambda: portal.state(booking) == "completed")
+
+
+def numbers(cluster: Cluster) -> set[str]:
+    return {line.split()[0] for line in cluster.jobs("R")}
+
+
 def test_bookings_run_as_jobs_on_hosts_of_one_identity(
     portal: EnginePortal, engine: EngineProcess, cluster: Cluster, lab: Lab
 ) -> None:
@@ -46,45 +63,31 @@ def test_bookings_run_as_jobs_on_hosts_of_one_identity(
     assert portal.approve(kind=KIND) == ["n1", "n2"]
     engine.start()
     portal.until(lambda: portal.connected() == {"n1", "n2"})
-
-    def booked(count: int) -> Booking:
-        request = a_booking_request(lab.project, an_ask(count, together="node"))
-        with as_system():
-            return booking_request(actor=lab.actor, request=request, now=now())
-
-    # Each needs a whole node, so both hosts work.
-    first, second = booked(4), booked(4)
+    first, second = booked(lab), booked(lab)
     portal.until(lambda: {portal.state(first), portal.state(second)} == {"active"})
     assert sorted({*portal.nodes_of(first), *portal.nodes_of(second)}) == ["n1", "n2"]
-    running = sorted(line.split()[2:4] for line in cluster.jobs("R"))
-    assert running == [[OWNER, "n1"], [OWNER, "n2"]]
+    assert sorted(line.split()[2:4] for line in cluster.jobs("R")) == [[OWNER, "n1"], [OWNER, "n2"]]
 
-    # A killed engine finds its jobs again, with the keys that it has on disk.
-    jobs = {line.split()[0] for line in cluster.jobs("R")}
+    # A killed engine finds its jobs again, with the keys that it has on disk, and takes new ones.
+    jobs = numbers(cluster)
     engine.kill()
     engine.start()
     portal.rotate()
     portal.until(lambda: all(node.key_version == node.key_confirmed == 3 for node in Node.objects.all()))
-    assert {line.split()[0] for line in cluster.jobs("R")} == jobs
+    assert numbers(cluster) == jobs
     assert {portal.state(first), portal.state(second)} == {"active"}
+    released(portal, lab, first)
+    assert len(numbers(cluster)) == 1
 
-    with as_system():
-        booking_release(actor=lab.actor, booking=Booking.objects.get(id=first.id), now=now())
-    portal.until(lambda: portal.state(first) == "completed")
-    assert len(cluster.jobs("R")) == 1
-
-    # A lock-out is of both; what runs continues.
+    # A lock-out is of both; what runs continues, also after a new enrolment.
     portal.revoke()
     portal.until(lambda: "Enrol it again" in engine.log())
-    assert len(cluster.jobs("R")) == 1
     assert engine.stop() == 0
     assert engine.enrol(portal.token(), "--enrol-again").returncode == 0
     engine.start()
     assert portal.approve(kind=KIND) == ["n1", "n2"]
     portal.until(lambda: portal.connected() == {"n1", "n2"})
-    assert len(cluster.jobs("R")) == 1
-    with as_system():
-        booking_release(actor=lab.actor, booking=Booking.objects.get(id=second.id), now=now())
-    portal.until(lambda: portal.state(second) == "completed")
+    assert len(numbers(cluster)) == 1
+    released(portal, lab, second)
     assert cluster.jobs() == []
     assert cluster.started() == 2
