@@ -43,11 +43,14 @@ class Leave:
     """Ends the loop when nothing is held any more: the node has another agent, or none."""
 
 
+Arrival = links.Arrival | ExaminationDone | Leave | Stop
+
+
 class Agent:
     """Only `inbox` may be touched from other threads or signal handlers."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Leave | Stop] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
         # Messages have the machine's own time, by which the portal finds a wrong clock.
@@ -101,16 +104,10 @@ class Agent:
         leaving = False
         while True:
             self.turn(sender)
+            self._node.alive()
             if leaving and all(record.emptied for record in self._store.held.values()):
                 return
-            self._node.alive()
-            try:
-                arrivals = [self.inbox.get(timeout=self.wait_s())]
-            except queue.Empty:
-                continue
-            while not self.inbox.empty():
-                arrivals.append(self.inbox.get())
-            for arrival in arrivals:
+            for arrival in _drained(self.inbox, self.wait_s()):
                 if isinstance(arrival, Stop):
                     return
                 if isinstance(arrival, Leave):
@@ -298,6 +295,16 @@ class Agent:
         self._reports.telemetry(sender, samples, self._machine_time(), more)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
+
+
+def _drained(inbox: "queue.SimpleQueue[Arrival]", wait_s: float) -> list[Arrival]:
+    """Returns what is in the inbox, after waiting for the first."""
+    with contextlib.suppress(queue.Empty):
+        arrivals = [inbox.get(timeout=wait_s)]
+        while not inbox.empty():
+            arrivals.append(inbox.get())
+        return arrivals
+    return []
 
 
 def _suspension_limits(node: Node, records: Records) -> SuspensionLimits:

@@ -9,25 +9,16 @@ import argparse
 import contextlib
 import dataclasses
 import logging
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import wire
-from agent.assembly import IDENTITY, node_assemble
-from agent.engine.hosts import HostReport
-from agent.engine.identity import EngineIdentity, engine_identity_ensure, is_one_identity
-from agent.engine.schedulers import Scheduler, scheduler_open
-from agent.engine.serving import Heartbeats, ServedNode, Serving
+from agent.assembly import IDENTITY
+from agent.engine.identity import EngineIdentity, HostReport, engine_identity_ensure, is_one_identity
+from agent.engine.serving import Engine, ServedNode, Serving
 from agent.hardware import NodeHardware
-from agent.owner.accounts import AccountDirectory
 from agent.ports.gpu import GpuError
-from agent.ports.link import Link
-from agent.ports.systemd import Supervisor
-from agent.process import Agent
-from agent.report.examination import Examiner, doctor_command
 from agent.state.enrol import (
     EnrolmentRefused,
     Identity,
@@ -40,12 +31,8 @@ from agent.state.store import StoreError, folder_locked
 
 log = logging.getLogger("agent")
 
-ACCOUNTS = "accounts.json"
 REPORT_EVERY_S = 15.0
-EXAMINED_AT_ONCE = 2
-_TURN_S = 1.0
 _ELSEWHERE = ("cdi", "data", "mps_units", "metrics")
-IdentityOf = Callable[[argparse.Namespace, NodeHardware], Identity]
 
 
 def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -54,7 +41,7 @@ def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         _refuse_elsewhere(options)
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            engine = _Engine(options, environment)
+            engine = Engine(options, environment)
             if options.command or is_one_identity(options):
                 hosts = _Hosts(engine, engine_identity_ensure(options, engine.scheduler.kind))
                 if options.command:
@@ -62,7 +49,7 @@ def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
                 else:
                     hosts.serve()
             else:
-                engine.serve(options.nodes or engine.scheduler.nodes())
+                _serve_each(engine, options.nodes or engine.scheduler.nodes())
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -80,65 +67,31 @@ def _refuse_elsewhere(options: argparse.Namespace) -> None:
         raise ValueError(f"there is no --{wrong[0].replace('_', '-')} with --engine {options.engine}")
 
 
-class _Engine:
-    """What the agents of all nodes share."""
+def _serve_each(engine: Engine, names: list[str]) -> None:
+    """Serves nodes that have an identity each, until a signal asks to end or one of them fails."""
+    with Serving(lambda name, stack: engine.opened(name, _enrolled_alone, stack), engine.alive) as serving:
+        for name in names:
+            serving.start(name)
+        log.info("serving %d nodes", len(names))
+        engine.run(serving.reap)
+    log.info("stopped; what runs on the nodes continues")
 
-    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
-        """Raises GpuError, OSError, ValueError."""
-        self.options = options
-        self._environment = environment
-        self.scheduler = scheduler_open(options, environment)
-        self.supervisor = Supervisor(environment)
-        self.alive = Heartbeats(self.supervisor.alive)
-        self._stopped = threading.Event()
-        # Each examination is a process: those of many nodes at once would not end in time.
-        self._examinations = threading.Semaphore(EXAMINED_AT_ONCE)
 
-    def options_of(self, name: str) -> argparse.Namespace:
-        """The options of the agent of one node."""
-        return argparse.Namespace(**{**vars(self.options), "name": name, "state": self.options.state / name})
+def _enrolled_alone(own: argparse.Namespace, hardware: NodeHardware) -> Identity:
+    token = token_of(own.token or "", own.name)
+    return identity_ensure(own.state / IDENTITY, own.portal, token, hardware.inventory, again=own.enrol_again)
 
-    def opened(self, name: str, identity_of: IdentityOf, stack: contextlib.ExitStack) -> ServedNode:
-        """Returns the agent of a node; `stack` stops its parts. Raises what `main` takes."""
-        own = self.options_of(name)
-        stack.enter_context(folder_locked(own.state))
-        hardware = self.scheduler.hardware(own)
-        identity = identity_of(own, hardware)
-        directory = AccountDirectory(own.state / ACCOUNTS)
-        node = node_assemble(own, identity, hardware, directory, stack)
-        agent = Agent(dataclasses.replace(node, alive=self.alive.of(name)))
-        link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
-        doctor = _doctor(own, self.scheduler)
-        examiner = Examiner(doctor, self._environment, agent.inbox.put, turns=self._examinations)
-        stack.callback(examiner.stop)
-        return ServedNode(agent, link, examiner)
 
-    def serve(self, names: list[str]) -> None:
-        """Serves nodes that have an identity each, until a signal asks to end or one of them fails."""
-        with Serving(lambda name, stack: self.opened(name, _enrolled_alone, stack), self.alive) as serving:
-            for name in names:
-                serving.start(name)
-            log.info("serving %d nodes", len(names))
-            self.run(serving.reap)
-        log.info("stopped; what runs on the nodes continues")
-
-    def run(self, turn: Callable[[], None]) -> None:
-        """Calls `turn` each second until a signal asks to end."""
-        # A signal only asks the loops to end, so that no step is cut in half.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stopped.set())
-        alive = self.alive.of("")
-        self.supervisor.ready()
-        while not self._stopped.wait(_TURN_S):
-            turn()
-            alive()
-        self.supervisor.stopping()
+def token_of(text: str, name: str) -> str | None:
+    """Returns the token of a node in `NODE=TOKEN,…`, or the only one that there is."""
+    pairs = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
+    return next((token for node, _, token in pairs if node in (name, "")), None)
 
 
 class _Hosts:
     """The hosts of an engine that has one identity: they come and go while it runs."""
 
-    def __init__(self, engine: _Engine, identity: EngineIdentity) -> None:
+    def __init__(self, engine: Engine, identity: EngineIdentity) -> None:
         self._engine = engine
         self._serving = Serving(self._opened, engine.alive)
         folder = engine.options.state
@@ -231,19 +184,3 @@ class _Hosts:
             found = dataclasses.replace(found, redis_url=account)
             identity_save(path, found)
         return found
-
-
-def _enrolled_alone(own: argparse.Namespace, hardware: NodeHardware) -> Identity:
-    token = token_of(own.token or "", own.name)
-    return identity_ensure(own.state / IDENTITY, own.portal, token, hardware.inventory, again=own.enrol_again)
-
-
-def token_of(text: str, name: str) -> str | None:
-    """Returns the token of a node in `NODE=TOKEN,…`, or the only one that there is."""
-    pairs = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
-    return next((token for node, _, token in pairs if node in (name, "")), None)
-
-
-def _doctor(options: argparse.Namespace, scheduler: Scheduler) -> list[str]:
-    words = ["agent", "doctor", "--engine", options.engine, "--nodes", options.name]
-    return doctor_command([*words, *scheduler.doctor(options)], options)

@@ -1,19 +1,32 @@
-"""The agents of many nodes, each in a thread."""
+"""The agents of many nodes, each in a thread, and what they share."""
 
+import argparse
 import contextlib
 import dataclasses
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
+from agent.assembly import node_assemble
+from agent.engine.schedulers import Scheduler, scheduler_open
+from agent.hardware import NodeHardware
+from agent.owner.accounts import AccountDirectory
 from agent.ports.link import Link
+from agent.ports.systemd import Supervisor
 from agent.process import Agent, Leave, Stop
-from agent.report.examination import Examiner
+from agent.report.examination import Examiner, doctor_command
+from agent.state.enrol import Identity
+from agent.state.store import folder_locked
 from wire import HOSTS_MAX
 
+ACCOUNTS = "accounts.json"
+EXAMINED_AT_ONCE = 2
 _ALIVE_WITHIN_S = 45.0
+_TURN_S = 1.0
+IdentityOf = Callable[[argparse.Namespace, NodeHardware], Identity]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,3 +128,54 @@ class Serving:
         _, future, stack = self._running.pop(name)
         with stack:
             future.result()
+
+
+class Engine:
+    """What the agents of all nodes share."""
+
+    def __init__(self, options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        """Raises GpuError, OSError, ValueError."""
+        self.options = options
+        self._environment = environment
+        self.scheduler = scheduler_open(options, environment)
+        self.supervisor = Supervisor(environment)
+        self.alive = Heartbeats(self.supervisor.alive)
+        self._stopped = threading.Event()
+        # Each examination is a process: those of many nodes at once would not end in time.
+        self._examinations = threading.Semaphore(EXAMINED_AT_ONCE)
+
+    def options_of(self, name: str) -> argparse.Namespace:
+        """The options of the agent of one node."""
+        return argparse.Namespace(**{**vars(self.options), "name": name, "state": self.options.state / name})
+
+    def opened(self, name: str, identity_of: IdentityOf, stack: contextlib.ExitStack) -> ServedNode:
+        """Returns the agent of a node; `stack` stops its parts. Raises what `main` takes."""
+        own = self.options_of(name)
+        stack.enter_context(folder_locked(own.state))
+        hardware = self.scheduler.hardware(own)
+        identity = identity_of(own, hardware)
+        directory = AccountDirectory(own.state / ACCOUNTS)
+        node = node_assemble(own, identity, hardware, directory, stack)
+        agent = Agent(dataclasses.replace(node, alive=self.alive.of(name)))
+        link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
+        doctor = _doctor(own, self.scheduler)
+        examiner = Examiner(doctor, self._environment, agent.inbox.put, turns=self._examinations)
+        stack.callback(examiner.stop)
+        return ServedNode(agent, link, examiner)
+
+    def run(self, turn: Callable[[], None]) -> None:
+        """Calls `turn` each second until a signal asks to end."""
+        # A signal only asks the loops to end, so that no step is cut in half.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stopped.set())
+        alive = self.alive.of("")
+        self.supervisor.ready()
+        while not self._stopped.wait(_TURN_S):
+            turn()
+            alive()
+        self.supervisor.stopping()
+
+
+def _doctor(options: argparse.Namespace, scheduler: Scheduler) -> list[str]:
+    words = ["agent", "doctor", "--engine", options.engine, "--nodes", options.name]
+    return doctor_command([*words, *scheduler.doctor(options)], options)

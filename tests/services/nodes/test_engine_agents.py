@@ -316,8 +316,8 @@ def test_what_it_says_of_a_node_changes_nothing_of_the_node(site: Site) -> None:
     with as_system():
         assert list(Gpu.objects.order_by("uuid").values()) == before
     # A GPU that another node has quarantines the new host: it does not move.
-    lying = dataclasses.replace(inventory_of("n2"), gpus=inventory_of("n1").gpus)
-    agent.says("n1", "n2", inventories=(lying,))
+    forged = dataclasses.replace(inventory_of("n2"), gpus=inventory_of("n1").gpus)
+    agent.says("n1", "n2", inventories=(forged,))
     site.approve("n2")
     assert states() == {"n1": "ready", "n2": "quarantined"}
     with as_system():
