@@ -48,7 +48,7 @@ def booked(lab: Lab) -> Booking:
 def released(portal: EnginePortal, lab: Lab, booking: Booking) -> None:
     with as_system():
         booking_release(actor=lab.actor, booking=Booking.objects.get(id=booking.id), now=now())
-    portal.until(lambda: portal.state(booking) == "completed")
+    portal.until(lambda: portal.state(booking) == "ended")
 
 
 def numbers(cluster: Cluster) -> set[str]:
