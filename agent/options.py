@@ -32,6 +32,12 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     parser = argparse.ArgumentParser(prog="gpu-agent", description=DESCRIPTION)
     default = environment.get
     parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("enrol", "enroll"),
+        help="with an engine: enrol it, report its hosts, and end",
+    )
+    parser.add_argument(
         "--portal",
         default=default("GPU_AGENT_PORTAL"),
         help="address of the portal, as https://gpus.example.org (first start only)",
@@ -71,6 +77,8 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     options = parser.parse_args(arguments)
     if refusal := cores_refusal(options):
         parser.error(refusal)
+    if options.command and options.engine == "device":
+        parser.error("enrol is for --engine: the agent of one node enrols when it starts")
     return options
 
 

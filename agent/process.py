@@ -39,11 +39,18 @@ class Stop:
     """Ends the loop when it is in the inbox."""
 
 
+class Leave:
+    """Ends the loop when nothing is held any more: the node has another agent, or none."""
+
+
+Arrival = links.Arrival | ExaminationDone | Leave | Stop
+
+
 class Agent:
     """Only `inbox` may be touched from other threads or signal handlers."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        self.inbox: queue.SimpleQueue[links.Arrival | ExaminationDone | Stop] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
         self._node = node
         self._store = node.store
         # Messages have the machine's own time, by which the portal finds a wrong clock.
@@ -93,20 +100,20 @@ class Agent:
         self._due = dict.fromkeys(_TASKS, self._clock.steady())
 
     def run(self, sender: Outbox) -> None:
-        """Runs until a Stop arrives. Programs on the GPUs continue."""
+        """Runs until a Stop arrives, or nothing is held after a Leave. Programs on the GPUs continue."""
+        leaving = False
         while True:
             self.turn(sender)
             self._node.alive()
-            try:
-                arrivals = [self.inbox.get(timeout=self.wait_s())]
-            except queue.Empty:
-                continue
-            while not self.inbox.empty():
-                arrivals.append(self.inbox.get())
-            for arrival in arrivals:
+            if leaving and all(record.emptied for record in self._store.held.values()):
+                return
+            for arrival in _drained(self.inbox, self.wait_s()):
                 if isinstance(arrival, Stop):
                     return
-                self.handle(arrival, sender)
+                if isinstance(arrival, Leave):
+                    leaving = True
+                else:
+                    self.handle(arrival, sender)
 
     def handle(self, arrival: links.Arrival | ExaminationDone, sender: Outbox) -> None:
         """Takes in one arrival; what follows from it is done in the next `turn`."""
@@ -288,6 +295,16 @@ class Agent:
         self._reports.telemetry(sender, samples, self._machine_time(), more)
         if self._node.board is not None:
             self._node.board.show(self._clock.wall(), samples, self._store, self._outcomes)
+
+
+def _drained(inbox: "queue.SimpleQueue[Arrival]", wait_s: float) -> list[Arrival]:
+    """Returns what is in the inbox, after waiting for the first."""
+    with contextlib.suppress(queue.Empty):
+        arrivals = [inbox.get(timeout=wait_s)]
+        while not inbox.empty():
+            arrivals.append(inbox.get())
+        return arrivals
+    return []
 
 
 def _suspension_limits(node: Node, records: Records) -> SuspensionLimits:

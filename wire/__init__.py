@@ -18,6 +18,10 @@ receives a message with the new key, then both sides drop the old one.
 Messages of an agent have increasing numbers per kind; the portal drops a message whose number is
 not newer. Agents before `LEASES_SINCE` number reports and heartbeats only.
 
+An agent of many hosts (an engine) has a key of its own besides those of its hosts: it says by HTTP
+which hosts there are (`EngineHosts`), and the answer (`EngineAnswer`), which is signed as well, has the
+keys of those that are its own, each hidden under the engine's key.
+
 Redis: ``desired_key`` and ``lease_key`` hold one envelope each (``Envelope.to_json``),
 ``wake_channel`` carries hints (`LEASE_WAKE`: only the lease is new), ``report_stream`` holds
 envelopes as fields (``Envelope.to_fields``).
@@ -37,6 +41,14 @@ from wire.desired import (
     Notice,
     Rotation,
 )
+from wire.engines import (
+    HOST_INVENTORY_MAX,
+    HOSTS_MAX,
+    EngineAnswer,
+    EngineHosts,
+    HostKey,
+    engine_account,
+)
 from wire.envelope import (
     MAX_BYTES,
     Envelope,
@@ -47,6 +59,8 @@ from wire.envelope import (
     key_wrap,
     node_key,
     open_desired,
+    open_engine_answer,
+    open_engine_hosts,
     open_lease,
     open_report,
     seal,
@@ -122,7 +136,9 @@ __all__ = [
     "DATA_PATTERN",
     "DATA_SETS_MAX",
     "ESCALATION_SINCE",
+    "HOSTS_MAX",
     "HOST_CORE",
+    "HOST_INVENTORY_MAX",
     "HOST_SINCE",
     "HOST_USES_MAX",
     "LEASES_SINCE",
@@ -163,6 +179,8 @@ __all__ = [
     "DesiredSlice",
     "Enforcement",
     "Engine",
+    "EngineAnswer",
+    "EngineHosts",
     "Envelope",
     "Escalation",
     "Examination",
@@ -170,6 +188,7 @@ __all__ = [
     "Gang",
     "HardwareError",
     "Heartbeat",
+    "HostKey",
     "HostLimits",
     "HostUse",
     "Instance",
@@ -203,6 +222,7 @@ __all__ = [
     "UnbookedDevice",
     "WireError",
     "desired_key",
+    "engine_account",
     "inventory_from_plain",
     "inventory_to_plain",
     "key_unwrap",
@@ -210,6 +230,8 @@ __all__ = [
     "lease_key",
     "node_key",
     "open_desired",
+    "open_engine_answer",
+    "open_engine_hosts",
     "open_lease",
     "open_report",
     "report_stream",

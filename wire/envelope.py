@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wire.desired import Desired, Lease
+from wire.engines import EngineAnswer, EngineHosts
 from wire.fields import VERSION
 from wire.reports import FromAgent, Inventory
 from wire.strict import WireError, as_bytes, build, load
 
 MAX_BYTES = 1 << 20
-Message = Desired | Lease | FromAgent
+Message = Desired | Lease | FromAgent | EngineHosts | EngineAnswer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +81,16 @@ def open_lease(envelope: Envelope, keys: Mapping[int, bytes]) -> Lease:
 def open_report(envelope: Envelope, keys: Mapping[int, bytes]) -> FromAgent:
     """As open_desired, for what agents send. Raises WireError."""
     return typing.cast(FromAgent, _open(envelope, keys, typing.get_args(FromAgent)))
+
+
+def open_engine_hosts(envelope: Envelope, keys: Mapping[int, bytes]) -> EngineHosts:
+    """As open_desired, for what an engine says of its hosts. Raises WireError."""
+    return typing.cast(EngineHosts, _open(envelope, keys, [EngineHosts]))
+
+
+def open_engine_answer(envelope: Envelope, keys: Mapping[int, bytes]) -> EngineAnswer:
+    """As open_desired, for the portal's answer to it. Raises WireError."""
+    return typing.cast(EngineAnswer, _open(envelope, keys, [EngineAnswer]))
 
 
 def inventory_to_plain(inventory: Inventory) -> dict[str, Any]:

@@ -1,33 +1,37 @@
 """Serves many nodes of another scheduler in one process.
 
-Each node has an identity, a folder below `--state` and a loop of its own, in a thread. They share
-what the scheduler says.
+Each node has a folder below `--state`, a key and a loop of its own, in a thread. They share what the
+scheduler says, and one enrolment: the engine reports its hosts, and the portal hands over the keys of
+those that an operator has approved. Nodes that were enrolled one by one keep an identity each.
 """
 
 import argparse
-import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-import signal
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
-from agent.assembly import IDENTITY, node_assemble
-from agent.engine.schedulers import Scheduler, scheduler_open
-from agent.owner.accounts import AccountDirectory
+import wire
+from agent.assembly import IDENTITY
+from agent.engine.identity import EngineIdentity, HostReport, engine_identity_ensure, is_one_identity
+from agent.engine.serving import Engine, ServedNode, Serving
+from agent.hardware import NodeHardware
 from agent.ports.gpu import GpuError
-from agent.ports.link import Link
-from agent.ports.systemd import Supervisor
-from agent.process import Agent, Stop
-from agent.report.examination import Examiner, doctor_command
-from agent.state.enrol import EnrolmentRefused, identity_ensure
+from agent.state.enrol import (
+    EnrolmentRefused,
+    Identity,
+    PortalUnreachable,
+    identity_ensure,
+    identity_load,
+    identity_save,
+)
 from agent.state.store import StoreError, folder_locked
 
 log = logging.getLogger("agent")
 
-ACCOUNTS = "accounts.json"
-_ALIVE_WITHIN_S = 45.0
+REPORT_EVERY_S = 15.0
 _ELSEWHERE = ("cdi", "data", "mps_units", "metrics")
 
 
@@ -37,8 +41,15 @@ def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         _refuse_elsewhere(options)
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
-            engine = _Engine(options, environment, stack)
-            _serve([engine.served(name) for name in engine.names], engine.supervisor)
+            engine = Engine(options, environment)
+            if options.command or is_one_identity(options):
+                hosts = _Hosts(engine, engine_identity_ensure(options, engine.scheduler.kind))
+                if options.command:
+                    hosts.enrolled()
+                else:
+                    hosts.serve()
+            else:
+                _serve_each(engine, options.nodes or engine.scheduler.nodes())
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -56,72 +67,19 @@ def _refuse_elsewhere(options: argparse.Namespace) -> None:
         raise ValueError(f"there is no --{wrong[0].replace('_', '-')} with --engine {options.engine}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServedNode:
-    """The agent of one node, with its link to the portal."""
-
-    agent: Agent
-    link: Link
-    examiner: Examiner
-
-
-class Heartbeats:
-    """Notifies systemd that the engine is alive while the loops of all nodes turn."""
-
-    def __init__(
-        self, tell: Callable[[], None], names: Iterable[str], steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._tell = tell
-        self._steady = steady
-        self._turned = dict.fromkeys(names, steady())
-
-    def of(self, name: str) -> Callable[[], None]:
-        """Returns what the loop of a node calls at each turn."""
-
-        def turned() -> None:
-            now = self._turned[name] = self._steady()
-            if all(now - each < _ALIVE_WITHIN_S for each in list(self._turned.values())):
-                self._tell()
-
-        return turned
+def _serve_each(engine: Engine, names: list[str]) -> None:
+    """Serves nodes that have an identity each, until a signal asks to end or one of them fails."""
+    with Serving(lambda name, stack: engine.opened(name, _enrolled_alone, stack), engine.alive) as serving:
+        for name in names:
+            serving.start(name)
+        log.info("serving %d nodes", len(names))
+        engine.run(serving.reap)
+    log.info("stopped; what runs on the nodes continues")
 
 
-class _Engine:
-    """What the agents of all nodes share; `stack` stops them."""
-
-    def __init__(
-        self, options: argparse.Namespace, environment: Mapping[str, str], stack: contextlib.ExitStack
-    ) -> None:
-        """Raises GpuError, OSError, ValueError."""
-        self._options = options
-        self._environment = environment
-        self._stack = stack
-        self._scheduler = scheduler_open(options, environment)
-        self.names = options.nodes or self._scheduler.nodes()
-        self.supervisor = Supervisor(environment)
-        self._alive = Heartbeats(self.supervisor.alive, self.names)
-
-    def served(self, name: str) -> ServedNode:
-        """Returns the agent of a node, which is enrolled first if it has no identity. Raises what
-        `main` takes."""
-        options = self._options
-        own = argparse.Namespace(**{**vars(options), "name": name, "state": options.state / name})
-        self._stack.enter_context(folder_locked(own.state))
-        hardware = self._scheduler.hardware(own)
-        identity = identity_ensure(
-            own.state / IDENTITY,
-            own.portal,
-            token_of(options.token or "", name),
-            hardware.inventory,
-            again=own.enrol_again,
-        )
-        directory = AccountDirectory(own.state / ACCOUNTS)
-        node = node_assemble(own, identity, hardware, directory, self._stack)
-        agent = Agent(dataclasses.replace(node, alive=self._alive.of(name)))
-        link = Link(url=identity.redis_url, node=identity.node, deliver=agent.inbox.put)
-        examiner = Examiner(_doctor(own, self._scheduler), self._environment, agent.inbox.put)
-        self._stack.callback(examiner.stop)
-        return ServedNode(agent, link, examiner)
+def _enrolled_alone(own: argparse.Namespace, hardware: NodeHardware) -> Identity:
+    token = token_of(own.token or "", own.name)
+    return identity_ensure(own.state / IDENTITY, own.portal, token, hardware.inventory, again=own.enrol_again)
 
 
 def token_of(text: str, name: str) -> str | None:
@@ -130,34 +88,99 @@ def token_of(text: str, name: str) -> str | None:
     return next((token for node, _, token in pairs if node in (name, "")), None)
 
 
-def _doctor(options: argparse.Namespace, scheduler: Scheduler) -> list[str]:
-    words = ["agent", "doctor", "--engine", options.engine, "--nodes", options.name]
-    return doctor_command([*words, *scheduler.doctor(options)], options)
+class _Hosts:
+    """The hosts of an engine that has one identity: they come and go while it runs."""
 
+    def __init__(self, engine: Engine, identity: EngineIdentity) -> None:
+        self._engine = engine
+        self._serving = Serving(self._opened, engine.alive)
+        folder = engine.options.state
+        self._report = HostReport(folder, identity, self._inventory)
+        self._due = time.monotonic()
+        self._said = ""
 
-def _serve(served: Iterable[ServedNode], supervisor: Supervisor) -> None:
-    """Runs the agents until a signal asks them to end, or one of them fails, which it raises."""
-    served = tuple(served)
+    def enrolled(self) -> None:
+        """Reports the hosts once, so that an operator sees them, and says so."""
+        names = self._names()
+        self._report.turn(names)
+        identity = self._report.identity
+        sys.stdout.write(
+            f"The engine {identity.engine} is enrolled and has reported {len(names)} hosts. Approve them at"
+            f" {identity.portal.rstrip('/')}/ops/engines/{identity.engine}\n"
+        )
 
-    def stop(*_: object) -> None:
-        for each in served:
-            each.agent.inbox.put(Stop())
+    def serve(self) -> None:
+        """Serves the hosts until a signal asks to end, or one of them fails, which it raises."""
+        with self._serving:
+            log.info("serving as engine %s", self._report.identity.engine)
+            for name in self._report.identity.hosts:
+                self._start(name)
+            self._engine.run(self._turn)
+        log.info("stopped; what runs on the nodes continues")
 
-    # A signal only asks the loops to end, so that no step is cut in half.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    log.info("serving %d nodes", len(served))
-    with concurrent.futures.ThreadPoolExecutor(len(served), thread_name_prefix="node") as pool:
-        for each in served:
-            each.link.start()
-            each.examiner.start()
-        loops = [pool.submit(each.agent.run, each.link) for each in served]
-        supervisor.ready()
-        concurrent.futures.wait(loops, return_when=concurrent.futures.FIRST_EXCEPTION)
-        supervisor.stopping()
-        stop()
-    for each in served:
-        each.link.stop()
-    for loop in loops:
-        loop.result()
-    log.info("stopped; what runs on the nodes continues")
+    def _turn(self) -> None:
+        self._serving.reap()
+        if time.monotonic() >= self._due:
+            problem = self._follow()
+            if problem and problem != self._said:
+                log.error("%s; what runs on the hosts continues", problem)
+            self._said = problem
+            self._due = time.monotonic() + REPORT_EVERY_S
+
+    def _follow(self) -> str:
+        """Reports the hosts and serves those that are the engine's. Returns why not, empty: it did."""
+        try:
+            keys = self._report.turn(self._names())
+        except (EnrolmentRefused, PortalUnreachable, GpuError, ValueError) as error:
+            return f"the hosts were not reported: {error}"
+        for key in keys:
+            self._key_keep(key)
+            self._start(key.node)
+        for name in self._serving.names - {key.node for key in keys}:
+            self._serving.leave(name)
+        return ""
+
+    def _names(self) -> list[str]:
+        return self._engine.options.nodes or self._engine.scheduler.nodes()
+
+    def _inventory(self, name: str) -> wire.Inventory:
+        return self._engine.scheduler.hardware(self._engine.options_of(name)).inventory()
+
+    def _key_keep(self, key: wire.HostKey) -> None:
+        """Has the key on disk with which the portal signs the host's documents. The newest old one stays
+        until a document with the new one is on disk. Newer keys come with documents."""
+        path = self._engine.options.state / key.node / IDENTITY
+        found = identity_load(path)
+        if found is not None and found.signing_version >= key.key_version:
+            return
+        self._serving.stop(key.node)
+        found = identity_load(path)
+        keys = {key.key_version: bytes.fromhex(key.hidden)}
+        if found is not None:
+            keys[found.signing_version] = found.keys[found.signing_version]
+        own = self._report.identity
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        identity_save(path, Identity(key.node, keys, own.epoch, own.redis_url))
+
+    def _start(self, name: str) -> None:
+        """Starts the agent of a host, unless it runs; one that the scheduler does not know comes later."""
+        if name in self._serving.names:
+            return
+        try:
+            self._serving.start(name)
+        except GpuError as error:
+            log.warning("%s is not served: %s", name, error)
+
+    def _opened(self, name: str, stack: contextlib.ExitStack) -> ServedNode:
+        return self._engine.opened(name, self._identity, stack)
+
+    def _identity(self, own: argparse.Namespace, hardware: NodeHardware) -> Identity:
+        """The identity of a host, with the account of the engine."""
+        path, account = own.state / IDENTITY, self._report.identity.redis_url
+        found = identity_load(path)
+        if found is None:
+            raise ValueError(f"{path} is lost: enrol the engine again")
+        if found.redis_url != account:
+            found = dataclasses.replace(found, redis_url=account)
+            identity_save(path, found)
+        return found

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import wire
 from agent.hardware import EngineJobs, NodeHardware
 from agent.host.machine import Host, host_read
 from agent.kubernetes.api import KubernetesApi, access_find
@@ -28,6 +29,10 @@ from agent.state.store import Store
 
 class Scheduler(Protocol):
     """What an engine needs of another scheduler."""
+
+    @property
+    def kind(self) -> wire.Engine:
+        """Returns what the portal calls it."""
 
     def nodes(self) -> list[str]:
         """Returns the nodes that the site has set aside for the portal. Raises GpuError, ValueError."""
@@ -54,6 +59,10 @@ class Slurm:
         commands = SlurmCommands(options.reservation, options.partition, options.slurm_account)
         self._cluster = SlurmCluster(commands)
         self._site = site_read(commands)
+
+    @property
+    def kind(self) -> wire.Engine:
+        return "slurm"
 
     def nodes(self) -> list[str]:
         found = sorted(self._cluster.view().reserved)
@@ -105,6 +114,10 @@ class Kubernetes:
         self._site = kubernetes_read(api, options.kubernetes_bookings)
         self._cluster = KubernetesCluster(api, has_kueue=self._site.has_kueue)
 
+    @property
+    def kind(self) -> wire.Engine:
+        return "kubernetes" if self._site.has_kueue else "quota"
+
     def nodes(self) -> list[str]:
         found = served_nodes(self._cluster.view(), NODE)
         if not found:
@@ -126,7 +139,7 @@ class Kubernetes:
             cores=int(node.host.get("cpu", 0)),
             memory_mb=int(node.host.get("memory", 0)) >> 20,
             limits_note="Kubernetes counts what pods request; one without limits may use more",
-            engine="kubernetes" if self._site.has_kueue else "quota",
+            engine=self.kind,
         )
         programs = KubernetesPrograms(cluster, gpus)
         found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)

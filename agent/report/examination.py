@@ -40,11 +40,14 @@ class Examiner:
         environment: Mapping[str, str],
         deliver: Callable[[ExaminationDone], None],
         limit_s: float = LIMIT_S,
+        turns: contextlib.AbstractContextManager[object] | None = None,
     ) -> None:
+        """`turns`: those of many nodes on one machine wait for each other, such as by a semaphore."""
         self._command = command
         self._environment = {name: environment[name] for name in environment if name != _TOKEN}
         self._deliver = deliver
         self._limit_s = limit_s
+        self._turns = turns or contextlib.nullcontext()
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -60,7 +63,10 @@ class Examiner:
 
     def _examine(self) -> None:
         try:
-            checks = self._checks()
+            with self._turns:
+                if self._stopped:
+                    return
+                checks = self._checks()
         except (OSError, ValueError, LookupError, TypeError) as error:
             checks = _none("unread", name=type(error).__name__, error=error)
         if not self._stopped:

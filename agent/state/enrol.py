@@ -20,7 +20,7 @@ log = logging.getLogger("agent")
 
 _TIMEOUT_S = 20.0
 _LONGEST_RETRY_S = 30
-_MAX_ANSWER = 64 * 1024
+_MAX_ANSWER = 2 << 20
 
 
 class EnrolmentRefused(Exception):
@@ -88,15 +88,8 @@ def enrol(*, portal: str, token: str, inventory: wire.Inventory, path: Path) -> 
 
     Raises EnrolmentRefused, PortalUnreachable, OSError.
     """
-    url = f"{portal.rstrip('/')}/api/v1/agents/enrol"
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise EnrolmentRefused(f"{portal} is no http or https address")
     body = {"token": token, "inventory": wire.inventory_to_plain(inventory)}
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    request = urllib.request.Request(  # noqa: S310 - the scheme was checked
-        url, data=json.dumps(body).encode(), headers=headers, method="POST"
-    )
-    answer = _post(request)
+    answer = portal_post(portal, "agents/enrol", body)
     try:
         identity = _identity(json.loads(answer))
     except ValueError as error:
@@ -110,7 +103,18 @@ def enrol(*, portal: str, token: str, inventory: wire.Inventory, path: Path) -> 
     return identity
 
 
-def _post(request: urllib.request.Request) -> bytes:
+def portal_post(portal: str, path: str, body: dict[str, Any]) -> bytes:
+    """Sends JSON to the portal's REST; returns the answer's body.
+
+    Raises EnrolmentRefused for a refusal, PortalUnreachable.
+    """
+    url = f"{portal.rstrip('/')}/api/v1/{path}"
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise EnrolmentRefused(f"{portal} is no http or https address")
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+        url, data=json.dumps(body).encode(), headers=headers, method="POST"
+    )
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
             raw: bytes = response.read(_MAX_ANSWER)

@@ -55,7 +55,7 @@ from allocation.api.fleet.catalogue import (
     ReportedModels,
 )
 from allocation.api.fleet.compaction import CompactionOrders, CompactionProposals
-from allocation.api.fleet.enrolment import AgentEnrol, Enrolments
+from allocation.api.fleet.enrolment import AgentEnrol, EngineEnrol, EngineHosts, Enrolments
 from allocation.api.fleet.gpus import GpuClasses, GpuOne, GpuReturn, Gpus
 from allocation.api.fleet.maintenance import (
     MaintenanceChangePreview,
@@ -391,6 +391,8 @@ urlpatterns = [
     path("stops/<uuid:stop_id>/end", StopEnd.as_view(), name="api-stop-end"),
     path("fleet/enrolments", Enrolments.as_view(), name="api-enrolments"),
     path("agents/enrol", AgentEnrol.as_view(), name="api-agent-enrol"),
+    path("agents/engines", EngineEnrol.as_view(), name="api-engine-enrol"),
+    path("agents/engines/hosts", EngineHosts.as_view(), name="api-engine-hosts"),
     path("tiers", Tiers.as_view(), name="api-tiers"),
     path("tiers/<slug:slug>", TierOne.as_view(), name="api-tier"),
 ]

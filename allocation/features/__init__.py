@@ -17,6 +17,7 @@ FEATURES = Features(
     "datasets",
     "dated_guarantees",
     "demand",
+    "engines",
     "hand_overs",
     "host_use",
     "idle_gpus",

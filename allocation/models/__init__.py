@@ -20,8 +20,9 @@ from allocation.models.decisions import (
     SolverState,
 )
 from allocation.models.dependencies import Dependency
+from allocation.models.fleet.engines import EngineAgent, EngineHost
+from allocation.models.fleet.enrolment import EnrolmentToken
 from allocation.models.fleet.hardware import (
-    EnrolmentToken,
     Gpu,
     GpuModel,
     MigPlacement,
@@ -68,6 +69,8 @@ __all__ = [
     "DecisionPiece",
     "DecisionReplay",
     "Dependency",
+    "EngineAgent",
+    "EngineHost",
     "EnrolmentToken",
     "EventCounter",
     "Gpu",

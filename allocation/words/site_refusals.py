@@ -59,6 +59,24 @@ SENTENCES: dict[str, Sentence] = {
     ),
     "node_not_enrolled": "%(node)s has no enrolled agent. Install one first.",
     "node_name_invalid": "A node's name has lower-case letters, digits and hyphens, at most 60 characters.",
+    "engine_name_invalid": (
+        "An engine's name has lower-case letters, digits and hyphens, at most 40 characters."
+    ),
+    "engine_other": (
+        "%(engine)s is the engine of a site with %(scheduler)s, and has hosts. Enrol another engine."
+    ),
+    "engine_locked_out": (
+        "The portal knows no engine with this account: it was locked out, or enrolled elsewhere. Enrol it"
+        " again with a new token and --enrol-again."
+    ),
+    "engine_not_enrolled": "The engine %(engine)s has no enrolled agent. Enrol it first.",
+    "engine_message_invalid": "The message of the engine is refused: %(why)s.",
+    "engine_message_old": "A newer message of the engine %(engine)s was taken already.",
+    "host_taken": (
+        "%(node)s has %(whose)s, and a node has one identity. Lock it out there first; what runs on it"
+        " continues."
+    ),
+    "no_host_of_kind": "No host with %(kind)s waits for approval.",
     "models_unknown": (
         "Nothing can be planned on %(node)s: no model named %(names)s is in the catalogue. Add the "
         "model first."

@@ -160,6 +160,8 @@ NOUNS: dict[str, Sentence] = {
     "member who may read this statement": "member who may read this statement",
     "membership": "membership",
     "node": "node",
+    "engine": "engine",
+    "host": "host that the engine reports",
     "notification": "notification",
     "offer": "offer",
     "page": "page",

@@ -116,6 +116,7 @@ OPERATOR_NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
             Page("Capacity", "capacity", "gauge", "demand report purchases"),
             Page("Machines", "machines", "plus", "cloud burst providers rented orphans"),
             Page("Zones", "zones", "home", "sites racks electricity price carbon co2 storage"),
+            Page("Engines", "engines", "chip", "slurm kubernetes enrol hosts identity"),
             Page("Other clusters", "clusters", "chip", "slurm sacct import observe accounts"),
         ),
     ),

@@ -6,14 +6,20 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
-from tests.agent.processes import Portal
+
+class AnyPortal(Protocol):
+    """Where the engine enrols."""
+
+    @property
+    def url(self) -> str: ...
 
 
 class EngineProcess:
     """Its state is in a folder that outlives it. `options` are those of its kind, as variables."""
 
-    def __init__(self, portal: Portal, state: Path, options: Mapping[str, str]) -> None:
+    def __init__(self, portal: AnyPortal, state: Path, options: Mapping[str, str]) -> None:
         self.portal = portal
         self.state = state
         self._options = options
@@ -32,6 +38,32 @@ class EngineProcess:
         }
         with (self.state.parent / "engine.log").open("ab") as log:
             self.running = subprocess.Popen([sys.executable, "-m", "agent"], env=options, stderr=log)
+
+    def enrol(self, token: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        """Enrols it as an operator does."""
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "agent",
+                "enroll",
+                "--token",
+                token,
+                "--portal",
+                self.portal.url,
+                *options,
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "GPU_AGENT_STATE": str(self.state),
+                "PYTHONPATH": os.getcwd(),
+                **self._options,
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     def kill(self) -> None:
         """Kills it as a loss of power would."""

@@ -129,6 +129,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ops-capacity-trials", "/ops/capacity/trials"),
         ("ops-mix", "/ops/mix?class=h100"),
         ("ops-clusters", "/ops/clusters"),
+        ("ops-engines", "/ops/engines"),
         ("ops-zones", "/ops/zones"),
         ("ops-zone", "/ops/zones/basel"),
         ("ops-node-storage", "/ops/nodes/gpu-a1-01/storage"),

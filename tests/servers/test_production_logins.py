@@ -71,7 +71,7 @@ RUNS: Mapping[str, Run] = {
     "import_history": Run(SYSTEM, (("--slurm", "{folder}/jobs"),)),
     "policy_trial": Run(SYSTEM, (("--candidate", "1", "--days", "2", *BY), ("--work",), ("--list",))),
     "policy_shadow": Run(SYSTEM, (("--begin", "1", *BY), ("--show", "1"), ("--end", "1", *BY))),
-    "enrol_token": Run(SYSTEM, (("--node", "gpu-z9-01", *BY),)),
+    "enrol_token": Run(SYSTEM, (("--node", "gpu-z9-01", *BY), ("--engine", "main", *BY))),
     "rotate_key": Run(SYSTEM, (("--node", "{node}", *BY),)),
     "clock_accept": Run(SYSTEM, (BY,)),
     "freeze": Run(SYSTEM, (("begin", "--reason", "Power", *BY), ("status",), ("end", *BY))),

@@ -221,6 +221,7 @@ def test_only_named_tables_are_shared_by_all_tenants(owner: psycopg.Connection) 
         "allocation_tierenergy",
         "allocation_transition",
         "allocation_node",
+        "allocation_engineagent",
         "allocation_gpu",
         "allocation_maintenance",
         "allocation_eventcounter",

@@ -7,12 +7,12 @@ from allocation.services.policy.policies import policy_values
 from tests.builders_allocation import HOUR
 from tests.web import operator_sites as sites
 from tests.web.acts import Act
+from tests.web.fleet_acts import FLEET_ACTS
 from tests.web.guarantee_acts import GUARANTEE_ACTS
 from tests.web.operator_sites import JOB, NODE, my_draft
 from tests.web.role_acts import ROLE_ACTS
 from tests.web.view_acts import VIEW_ACTS
 from tests.web.webhook_acts import WEBHOOK_ACTS, WEBHOOK_MESSAGES
-from tests.web.zone_acts import ZONE_ACTS
 
 TRIAL = Act("policy.trial_asked", "policy", {"candidate": 1, "days": 2}, has_before=False)
 NO_TRIAL = Act("policy.trial_cancelled", "policy", made=sites.on_trial)
@@ -71,7 +71,7 @@ _JOBS = {
 
 ACTS: dict[str, Act] = {
     **VIEW_ACTS,
-    **ZONE_ACTS,
+    **FLEET_ACTS,
     **GUARANTEE_ACTS,
     **dict.fromkeys(
         ("ops/clusters/<slug:slug> account", "put api/v1/clusters/<slug:slug>/accounts"),

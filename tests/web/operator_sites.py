@@ -14,6 +14,8 @@ from allocation.features.policy_lab.trials import TrialTerms, trial_ask
 from allocation.features.zones.services import ZoneTerms, zone_set
 from allocation.models import (
     Allocation,
+    EngineAgent,
+    EngineHost,
     Gpu,
     GpuModel,
     MachineClock,
@@ -21,6 +23,7 @@ from allocation.models import (
     Override,
     PolicyVersion,
     PortalMode,
+    Rack,
     Requirement,
     StatementDispute,
     Stop,
@@ -160,6 +163,23 @@ def drained(site: Site) -> Values:
 def enrolled(site: Site) -> Values:
     Node.objects.update(link_digest=b"x" * 32, key_version=1, key_confirmed=1, agent_version="9.0")
     return {}
+
+
+def engaged(site: Site) -> Values:
+    """An engine that has reported a host."""
+    rack = Rack.objects.get_or_create(name="z9")[0]
+    engine = EngineAgent.objects.create(
+        name="main", rack=rack, engine="slurm", link_digest=b"e" * 32, created=timezone.now()
+    )
+    gpu = Gpu.objects.select_related("model").first()
+    assert gpu is not None
+    found = {"index": 0, "uuid": "GPU-n9", "name": gpu.model.product_name, "memory_mb": 1, "mode": "whole"}
+    found |= {"mig_capable": False, "numa": None, "pci": "", "nvlink_domain": None}
+    host = {"hostname": "n9", "driver": "Slurm", "agent": "0.9", "boot": "b", "cores": 1, "memory_mb": 1}
+    inventory = host | {"gpus": [found], "engine": "slurm"}
+    with as_role("portal_ops"):
+        EngineHost.objects.create(engine=engine, name="n9", since=timezone.now(), inventory=inventory)
+    return {"name": "main"}
 
 
 def ill(site: Site) -> Values:

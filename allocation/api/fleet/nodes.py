@@ -57,6 +57,11 @@ class NodeOut(serializers.Serializer[Any]):
     engine = serializers.CharField(
         help_text="Who gives its GPUs to bookings: `device`, the agent itself, `slurm` or `kubernetes`."
     )
+    engine_agent = serializers.CharField(
+        source="engine_agent_id",
+        allow_null=True,
+        help_text="The engine whose identity serves it with other nodes. Null: an agent of its own.",
+    )
     agent_version = serializers.CharField()
     generation = serializers.IntegerField(help_text="Generation of the newest assignment.")
     observed_generation = serializers.IntegerField(help_text="Generation that the agent has applied.")
@@ -212,6 +217,13 @@ class Nodes(ApiView):
             return list_response(NodeOut(nodes, many=True).data, next_cursor)
 
 
+class EngineAgentOut(serializers.Serializer[Any]):
+    """An agent that serves many nodes with one identity."""
+
+    name = serializers.CharField()
+    nodes = serializers.ListField(child=serializers.CharField())
+
+
 class EngineOut(serializers.Serializer[Any]):
     """Who gives the GPUs of its nodes to bookings."""
 
@@ -228,6 +240,9 @@ class EngineOut(serializers.Serializer[Any]):
     nodes = serializers.ListField(child=serializers.CharField())
     gpus = serializers.IntegerField()
     withheld = serializers.IntegerField(help_text="GPUs on which the engine starts nothing new.")
+    agents = EngineAgentOut(
+        many=True, help_text="Those that serve many nodes with one identity. Other nodes have their own."
+    )
 
 
 class Engines(ApiView):

@@ -6,9 +6,10 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
+from allocation.models.fleet.engines import EngineAgent
 from allocation.models.fleet.zones import Zone
 from allocation.words.fleet import FleetText, fleet_sentence, locked_out_text
-from tenants.models import ApiToken, GpuClass
+from tenants.models import GpuClass
 
 HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
 
@@ -117,6 +118,14 @@ class Node(models.Model):
         default=Engine.DEVICE,
         db_default=Engine.DEVICE,
         help_text="Who gives its GPUs to bookings: the agent itself, or another scheduler for it.",
+    )
+    engine_agent = models.ForeignKey(
+        EngineAgent,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="nodes",
+        help_text="Whose identity serves it, with the digest of its account; null: an agent of its own.",
     )
     host_limits = models.CharField(
         max_length=8,
@@ -312,23 +321,6 @@ class NodeExamination(models.Model):
     checks = models.JSONField()
     seq = models.BigIntegerField(help_text="Number of the message.")
     at = models.DateTimeField(help_text="When the message was made.")
-
-
-class EnrolmentToken(models.Model):
-    """A token that enrols one agent once, within 15 minutes. Only its SHA-256 is stored."""
-
-    digest = models.BinaryField(primary_key=True, max_length=32)
-    node = models.ForeignKey(Node, on_delete=models.CASCADE)
-    made_with = models.ForeignKey(
-        ApiToken,
-        on_delete=models.PROTECT,
-        null=True,
-        blank=True,
-        related_name="+",
-        help_text="The operator's token that made it, with which it ends; null: a browser.",
-    )
-    expires = models.DateTimeField()
-    used_at = models.DateTimeField(null=True, blank=True)
 
 
 class GpuModel(models.Model):

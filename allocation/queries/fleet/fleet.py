@@ -303,7 +303,7 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         drain_by=row.drain_by,
         is_restored=row.ahead_epoch is not None,
         limits=host_limits_text(row),
-        engine=row.get_engine_display(),
+        engine=", ".join(filter(None, (row.get_engine_display(), row.engine_agent_id))),
         limits_note=row.host_note,
         zone=row.rack.zone_id or "",
         storage=storage_text(row),

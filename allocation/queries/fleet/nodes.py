@@ -1,7 +1,7 @@
 """One node for operators: its agent, its examination, and the links between its GPUs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -54,8 +54,17 @@ class AgentStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineAgentNow:
+    """An agent that serves many nodes with one identity."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EngineNow:
-    """Who gives the GPUs of its nodes to bookings. `withheld`: GPUs on which nothing new starts."""
+    """Who gives the GPUs of its nodes to bookings. `withheld`: GPUs on which nothing new starts;
+    `agents`: those that serve many nodes with one identity, each with its nodes."""
 
     name: str
     granularity: str
@@ -63,6 +72,7 @@ class EngineNow:
     nodes: tuple[str, ...]
     gpus: int
     withheld: int
+    agents: tuple[EngineAgentNow, ...]
 
 
 def engines_now() -> list[EngineNow]:
@@ -83,9 +93,18 @@ def engines_now() -> list[EngineNow]:
             nodes=tuple(node.name for node in found),
             gpus=gpus[name],
             withheld=withheld[name],
+            agents=_agents_of(found),
         )
         for name, found in sorted(nodes.items())
     ]
+
+
+def _agents_of(nodes: Iterable[Node]) -> tuple[EngineAgentNow, ...]:
+    served: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.engine_agent_id is not None:
+            served[node.engine_agent_id].append(node.name)
+    return tuple(EngineAgentNow(name, tuple(found)) for name, found in sorted(served.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +158,14 @@ def enrolment_progress(node_name: str, now: datetime) -> EnrolmentProgress | Non
         .order_by("-expires")
         .first()
     )
-    if token is None:
+    node = token.node if token is not None else None
+    if token is None or node is None:
         return None
     return EnrolmentProgress(
         node=node_name,
-        state=token.node.state,
-        reason=token.node.state_words,
-        gpus=token.node.gpus.count(),
+        state=node.state,
+        reason=node.state_words,
+        gpus=node.gpus.count(),
         arrived_at=token.used_at,
         until=token.expires if token.expires > now else None,
     )

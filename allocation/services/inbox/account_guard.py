@@ -1,4 +1,6 @@
-"""Limits each node's use of the agents' server, independently of the reader and the database.
+"""Limits each account's use of the agents' server, independently of the reader and the database.
+
+An account is that of a node, or of an engine: then the limits are those of its hosts together.
 
 The server can't limit an account's bytes or connections, so this checks both, and the length of
 streams, a few times a second. A node that exceeds its share is disconnected before others notice.
@@ -17,15 +19,20 @@ import redis
 from django.db import DatabaseError, connections
 
 import wire
-from allocation.models import Node
+from allocation.models import EngineAgent, Node
 from allocation.services.inbox.report_streams import (
-    enrolled_names,
+    enrolled_accounts,
     stream_trim,
     streams_oversize,
 )
 from allocation.services.inbox.throttle import FLOOD_SECONDS, WATCHED_SECONDS
-from allocation.services.nodes.fleet import node_flooded
-from allocation.services.nodes.redis_accounts import PREFIX, agent_account_replace, agents_redis
+from allocation.services.nodes.fleet import engine_flooded, node_flooded
+from allocation.services.nodes.redis_accounts import (
+    PREFIX,
+    agent_account_replace,
+    agents_redis,
+    engine_account_close,
+)
 from tenants.platform.watchdog.pulses import pulse
 
 logger = logging.getLogger(__name__)
@@ -60,7 +67,8 @@ class AccountGuard:
         self._connected = 0
         self._looked = steady()
         self._over: dict[str, list[float]] = {}
-        self._names: list[str] = []
+        # The engine of each enrolled node; None: it has an account of its own.
+        self._engines: dict[str, str | None] = {}
         self._named = -math.inf
 
     def run(self, stopped: threading.Event) -> None:
@@ -77,26 +85,33 @@ class AccountGuard:
             connections.close_all()
 
     def look(self) -> set[str]:
-        """Disconnects nodes that exceed their share; returns them. Raises redis.RedisError."""
+        """Disconnects accounts that exceed their share; returns them. Raises redis.RedisError."""
         streams = [wire.report_stream(name) for name in self._enrolled()]
-        large = {each.node for each in streams_oversize(streams) if each.is_far_over}
+        large = {self._account_of(each.node) for each in streams_oversize(streams) if each.is_far_over}
         found = large | self._greedy()
-        for name in found:
-            self._cut_off(name)
+        for account in found:
+            self._cut_off(account)
         return found
 
     def _enrolled(self) -> list[str]:
         """Names of enrolled nodes, looked up once a second; the last known ones if the database
         does not answer."""
-        if self._steady() - self._named < LIST_SECONDS:
-            return self._names
-        try:
-            self._names = list(enrolled_names(self._clock()))
-            self._named = self._steady()
-        except DatabaseError as error:
-            logger.warning("The database does not answer, so known nodes are checked: %s", error)
-            connections.close_all()
-        return self._names
+        if self._steady() - self._named >= LIST_SECONDS:
+            try:
+                self._engines = dict(enrolled_accounts(self._clock()))
+                self._named = self._steady()
+            except DatabaseError as error:
+                logger.warning("The database does not answer, so known nodes are checked: %s", error)
+                connections.close_all()
+        return list(self._engines)
+
+    def _account_of(self, node: str) -> str:
+        engine = self._engines.get(node)
+        return node if engine is None else wire.engine_account(engine)
+
+    def _hosts(self, account: str) -> list[str]:
+        """The nodes that an account speaks for."""
+        return [node for node in self._engines if self._account_of(node) == account] or [account]
 
     def _greedy(self) -> set[str]:
         """Accounts with too many connections, or over their rate for too many seconds."""
@@ -106,12 +121,13 @@ class AccountGuard:
             # Nobody has more than at the last look, unless others have closed as many meanwhile.
             return set()
         used, self._connected = account_usage(), connected
-        crowded = {name for name, use in used.items() if use.connections > CONNECTIONS_MOST}
+        size = Counter(self._account_of(node) for node in self._engines)
+        crowded = {n for n, use in used.items() if use.connections > CONNECTIONS_MOST * max(1, size[n])}
         if seconds < 1:
             return crowded
         for name, use in used.items():
             before = self._before.get(name, Use())
-            if _is_over(before, use, seconds):
+            if _is_over(before, use, seconds * max(1, size[name])):
                 self._over.setdefault(name, []).append(now)
         self._before, self._looked = used, now
         self._over = {
@@ -121,16 +137,24 @@ class AccountGuard:
         }
         return crowded | {n for n, times in self._over.items() if len(times) >= FLOOD_SECONDS}
 
-    def _cut_off(self, name: str) -> None:
-        logger.warning("%s exceeds its share of the agents' server: disconnected", name)
-        self._over.pop(name, None)
+    def _cut_off(self, account: str) -> None:
+        logger.warning("%s exceeds its share of the agents' server: disconnected", account)
+        self._over.pop(account, None)
+        hosts, engine = self._hosts(account), account.startswith(wire.engine_account(""))
         # At the server first, even if the database does not answer: other nodes are waiting.
-        agent_account_replace(name, None)
-        stream_trim(wire.report_stream(name), 0)
+        if engine:
+            engine_account_close(account.removeprefix(wire.engine_account("")))
+        else:
+            agent_account_replace(account, None)
+        for host in hosts:
+            stream_trim(wire.report_stream(host), 0)
         try:
-            node_flooded(node_name=name, lock_out=True, now=self._clock())
-        except (DatabaseError, Node.DoesNotExist) as error:
-            logger.warning("%s could not be locked out in the database: %s", name, error)
+            if engine:
+                engine_flooded(engine_name=account.removeprefix(wire.engine_account("")), now=self._clock())
+            else:
+                node_flooded(node_name=account, lock_out=True, now=self._clock())
+        except (DatabaseError, Node.DoesNotExist, EngineAgent.DoesNotExist) as error:
+            logger.warning("%s could not be locked out in the database: %s", account, error)
             connections.close_all()
 
 
@@ -141,7 +165,7 @@ def connections_open() -> int:
 
 
 def account_usage() -> dict[str, Use]:
-    """Use of the server by node. Raises redis.RedisError."""
+    """Use of the server by account. Raises redis.RedisError."""
     client: Any = agents_redis()
     rows: Iterable[Mapping[str, str]] = client.client_list()
     sums: dict[str, Counter[str]] = {}

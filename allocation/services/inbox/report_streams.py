@@ -18,6 +18,9 @@ GROUP = "portal"
 enrolled_names = Compiled(
     lambda _now, _keys: Node.objects.filter(link_digest__isnull=False).values_list("name", flat=True)
 )
+enrolled_accounts = Compiled(
+    lambda _now, _keys: Node.objects.filter(link_digest__isnull=False).values_list("name", "engine_agent_id")
+)
 # Agents trim their stream to about 1,000 entries, a few MiB for a large node.
 ENTRIES_MOST = 2 * wire.REPORT_STREAM_LENGTH
 BYTES_MOST = 16 << 20

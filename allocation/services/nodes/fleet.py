@@ -14,6 +14,7 @@ from django.db.models import F
 
 import wire
 from allocation.models import (
+    EngineAgent,
     EnrolmentToken,
     Gpu,
     GpuEvent,
@@ -30,6 +31,7 @@ from allocation.services.nodes.redis_accounts import (
     account_password,
     account_url,
     agent_account_replace,
+    engine_account_later,
 )
 from allocation.words.fleet import FleetText, fleet_text
 from allocation.words.refusals import refusal_text
@@ -72,7 +74,7 @@ def enrolment_token_create(
     with transaction.atomic():
         rack, _ = Rack.objects.get_or_create(name=rack_name)
         node, _ = Node.objects.get_or_create(
-            name=node_name, defaults={"rack": rack, **_escalation_of_policy()}
+            name=node_name, defaults={"rack": rack, **escalation_of_policy()}
         )
         EnrolmentToken.objects.create(
             digest=hashlib.sha256(clear.encode()).digest(),
@@ -97,7 +99,7 @@ def node_policy() -> NodePolicy:
     return node_policy_of(next(iter(_live_document(ASKED_AT)), {}))
 
 
-def _escalation_of_policy() -> dict[str, int | None]:
+def escalation_of_policy() -> dict[str, int | None]:
     policy = node_policy()
     return {
         "unbooked_warn_after": policy.unbooked_warn_after or None,
@@ -121,25 +123,19 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
             "inventory_invalid", refusal_text("inventory_invalid", error=error), "inventory"
         ) from error
     digest = hashlib.sha256(token.encode()).digest()
-    _token_check(digest, now)
+    token_check(digest, now)
     password, link_digest = account_password()
     with operator_tx():
-        _token_use(digest, now)
-        node = Node.objects.select_for_update().get(enrolmenttoken__digest=digest)
-        node.key_version += 1
-        node.key_confirmed = node.key_version
-        node.link_digest = link_digest
-        # A new agent numbers its messages from one; its new key invalidates the old messages.
-        node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
-        node.ahead_epoch, node.clock_wrong = None, False
-        node.unreachable_since, node.long_unreachable = None, False
-        node.published_generation = -1
-        node.observed_generation = -1
-        # The new agent examines the node again.
-        NodeExamination.objects.filter(node=node).delete()
+        token_use(digest, now)
+        node = Node.objects.filter(enrolmenttoken__digest=digest).first()
+        if node is None:
+            # It is the token of an engine.
+            raise enrolment_refused()
+        node = _left_engine(node)
+        agent_renew(node, link_digest)
         inventory_apply(node=node, inventory=found, now=now)
         node_audit(None, node, "node.enrolled", now, after={"key_version": node.key_version})
-        epoch = SolverState.objects.get_or_create(id=1)[0].epoch
+        epoch = epoch_of_site()
     agent_account_replace(node.name, link_digest)
     task_request("allocation.publish")
     task_request("allocation.cycle")
@@ -152,23 +148,55 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
     }
 
 
-def _token_check(digest: bytes, now: datetime) -> None:
+def epoch_of_site() -> int:
+    """The oldest epoch of documents that a new agent accepts."""
+    return SolverState.objects.get_or_create(id=1)[0].epoch
+
+
+def agent_renew(node: Node, link_digest: bytes) -> None:
+    """Makes a new key and account for a new agent of the node. Not saved."""
+    node.key_version += 1
+    node.key_confirmed = node.key_version
+    node.link_digest = link_digest
+    # A new agent numbers its messages from one; its new key invalidates the old messages.
+    node.report_seq = node.heartbeat_seq = node.telemetry_seq = node.inventory_seq = 0
+    node.ahead_epoch, node.clock_wrong = None, False
+    node.unreachable_since, node.long_unreachable = None, False
+    node.published_generation = -1
+    node.observed_generation = -1
+    # The new agent examines the node again.
+    NodeExamination.objects.filter(node=node).delete()
+
+
+def _left_engine(node: Node) -> Node:
+    """Returns the locked node, which is no host of an engine any more. Engines are locked before nodes."""
+    engine = EngineAgent.objects.select_for_update(of=("self",)).filter(nodes=node).first()
+    node = Node.objects.select_for_update().get(id=node.id)
+    if engine is not None and node.engine_agent_id == engine.name:
+        Node.objects.filter(id=node.id).update(engine_agent=None)
+        node.engine_agent = None
+        engine_account_later(engine, left=[node.name])
+    return node
+
+
+def token_check(digest: bytes, now: datetime) -> None:
     """Refuses an unknown token before the request reaches the operators' process."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT portal_enrolment_open(%s, %s)", [digest, now])
         if not cursor.fetchone()[0]:
-            raise _enrolment_refused()
+            raise enrolment_refused()
 
 
-def _token_use(digest: bytes, now: datetime) -> None:
+def token_use(digest: bytes, now: datetime) -> None:
     """Uses the token up; only the first caller succeeds."""
     unused = EnrolmentToken.objects.filter(digest=digest, used_at=None, expires__gt=now)
     unused = unused.filter(set_by_valid_token(now))
     if not unused.update(used_at=now):
-        raise _enrolment_refused()
+        raise enrolment_refused()
 
 
-def _enrolment_refused() -> Refused:
+def enrolment_refused() -> Refused:
+    """The refusal of a token that is wrong, used or too old."""
     return Refused(
         "enrolment_refused",
         refusal_text("enrolment_refused"),
@@ -255,12 +283,13 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     """Locks the node's agent out permanently: its account, connections, key and tokens.
 
     The node is quarantined. Running work continues to its end by the agent's own clock. The agent
-    returns by a new enrolment and an operator's approval.
+    returns by a new enrolment and an operator's approval. A host of an engine leaves it: the engine keeps
+    its other hosts, and this one returns when an operator approves it there again.
 
     Raises:
         Refused: `node_not_enrolled`.
     """
-    node = Node.objects.select_for_update().get(id=node.id)
+    node = _left_engine(node)
     if node.link_digest is None:
         raise not_enrolled(node)
     before = {"state": node.state, "key_version": node.key_version}
@@ -274,36 +303,68 @@ def node_leave(node: Node, why: FleetText, now: datetime) -> None:
     """Removes the agent's account of a node whose machine is given back; another machine may be
     expected under its name. The caller has proof that nothing runs on it.
     """
-    node.link_digest = None
-    node.key_version += 1
-    node.key_confirmed = node.key_version
-    node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
-    EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
+    node = _left_engine(node)
+    _agent_end(node, now)
     node_state_set(node, Node.State.EXPECTED, why)
     name = node.name
     transaction.on_commit(lambda: agent_account_replace(name, None))
 
 
 def node_flooded(*, node_name: str, lock_out: bool, now: datetime) -> None:
-    """Counts a second in which the node's agent exceeded its message rate; may lock it out."""
+    """Counts a second in which the node's agent exceeded its message rate; may lock it out, with all
+    hosts that share its identity."""
     with transaction.atomic():
+        engine = EngineAgent.objects.select_for_update(of=("self",)).filter(nodes__name=node_name).first()
         node = Node.objects.select_for_update().get(name=node_name)
         node.throttled += 1
         node.save(update_fields=["throttled"])
-        if lock_out and node.link_digest is not None:
-            _lock_out(node, fleet_text("rate_exceeded", at=f"{now:%d %b %H:%M}"), now)
+        if lock_out and engine is not None and node.engine_agent_id == engine.name:
+            engine_lock_out(engine, _rate_exceeded(now), now)
+        elif lock_out and node.link_digest is not None:
+            _lock_out(node, _rate_exceeded(now), now)
     logger.warning("%s exceeds its message rate%s", node_name, ": locked out" if lock_out else "")
 
 
+def engine_flooded(*, engine_name: str, now: datetime) -> None:
+    """Locks an engine out that exceeds its share of the agents' server."""
+    with transaction.atomic():
+        engine = EngineAgent.objects.select_for_update().get(name=engine_name)
+        if engine.link_digest is not None:
+            engine_lock_out(engine, _rate_exceeded(now), now)
+
+
+def _rate_exceeded(now: datetime) -> FleetText:
+    return fleet_text("rate_exceeded", at=f"{now:%d %b %H:%M}")
+
+
+def engine_lock_out(engine: EngineAgent, why: FleetText, now: datetime) -> None:
+    """Locks out a locked engine, and its hosts with it."""
+    engine.link_digest = None
+    engine.key_version += 1
+    engine.key_confirmed = engine.key_version
+    engine.save(update_fields=["link_digest", "key_version", "key_confirmed"])
+    EnrolmentToken.objects.filter(engine_agent=engine, used_at=None).update(used_at=now)
+    hosts = list(engine.nodes.select_for_update(of=("self",)).order_by("id"))
+    for node in hosts:
+        _agent_end(node, now)
+        node_state_set(node, Node.State.QUARANTINED, why)
+    engine_account_later(engine, left=[node.name for node in hosts])
+
+
 def _lock_out(node: Node, why: FleetText, now: datetime) -> None:
+    _agent_end(node, now)
+    node_state_set(node, Node.State.QUARANTINED, why)
+    name = node.name
+    transaction.on_commit(lambda: agent_account_replace(name, None))
+
+
+def _agent_end(node: Node, now: datetime) -> None:
+    """Ends the key, the account and the tokens of the node's agent."""
     node.link_digest = None
     node.key_version += 1
     node.key_confirmed = node.key_version
     node.save(update_fields=["link_digest", "key_version", "key_confirmed"])
     EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
-    node_state_set(node, Node.State.QUARANTINED, why)
-    name = node.name
-    transaction.on_commit(lambda: agent_account_replace(name, None))
 
 
 def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:

@@ -137,7 +137,11 @@ def unbooked_use_apply(node: Node, report: wire.Report, now: datetime) -> None:
 def withheld_apply(node: Node, report: wire.Report) -> None:
     """Takes GPUs out of service on which the node's engine starts nothing new, and returns them when
     it does again. Running work continues."""
-    reported = {gpu.uuid: gpu.withheld for gpu in report.gpus}
+    gpus_withhold(node, {gpu.uuid: gpu.withheld for gpu in report.gpus})
+
+
+def gpus_withhold(node: Node, reported: Mapping[str, str | None]) -> None:
+    """As `withheld_apply`, for GPUs by their UUIDs: why nothing new starts there, None: it does."""
     changed = []
     for gpu in gpus_of_node(node):
         why = reported.get(gpu.uuid)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent import __main__ as agent
-from agent.engine.command import Heartbeats, token_of
+from agent.engine.command import token_of
+from agent.engine.serving import Heartbeats
 from agent.options import options_parse
 from agent.slurm.commands import gres_text
 
@@ -45,7 +46,7 @@ def test_what_needs_the_node_itself_is_refused(
 def test_the_engine_is_alive_while_all_nodes_turn() -> None:
     beaten: list[int] = []
     at = [0.0]
-    beats = Heartbeats(lambda: beaten.append(1), ("n1", "n2"), lambda: at[0])
+    beats = Heartbeats(lambda: beaten.append(1), lambda: at[0])
     first, second = beats.of("n1"), beats.of("n2")
     first()
     second()
@@ -54,3 +55,16 @@ def test_the_engine_is_alive_while_all_nodes_turn() -> None:
     assert len(beaten) == 2
     second()
     assert len(beaten) == 3
+    # A node that has left is not waited for.
+    at[0] = 99.0
+    beats.drop("n2")
+    first()
+    second()
+    assert len(beaten) == 5
+
+
+def test_enrol_is_for_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert options_parse(["--engine", "slurm", "enroll"], {}).command == "enroll"
+    with pytest.raises(SystemExit):
+        options_parse(["enrol"], {})
+    assert "enrol is for --engine" in capsys.readouterr().err

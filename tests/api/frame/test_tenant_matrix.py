@@ -35,7 +35,8 @@ GOOD = {"project": "folding", "request": "1 h100 for 10m"}
 MESSAGES = "jira/<uuid:tenant_id>/<uuid:connection_id>/messages"
 # Agents have a one-time token, Jira a signature, and devices that sign in a code.
 DEVICE = {"device/codes", "device/token"}
-UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", "agents/enrol", MESSAGES, *DEVICE}
+AGENTS = ("agents/enrol", "agents/engines", "agents/engines/hosts")
+UNGUARDED = {"schema/", "docs/", "docs/start.js", "^.*$", *AGENTS, MESSAGES, *DEVICE}
 # Names that belong to no tenant: everybody may read them.
 OPEN = {
     *(f"{noun}/<slug:slug>" for noun in ("tiers", "workloads", "gpu-classes", "gpu-models")),
@@ -57,9 +58,8 @@ OPEN = {
         f"fleet/nodes/<slug:name>{act}"
         for act in ("", "/drain", "/ready", "/revoke", "/rotate-key", "/fence", "/events", "/storage")
     ),
-    "fleet/gpus/<uuid:gpu_id>",
-    "fleet/gpus/<uuid:gpu_id>/return",
-    "fleet/gpus/<uuid:gpu_id>/use",
+    *(f"fleet/gpus/<uuid:gpu_id>{act}" for act in ("", "/return", "/use")),
+    *(f"fleet/engines/<slug:name>{act}" for act in ("", "/approve", "/revoke", "/rotate-key")),
     "maintenance/<uuid:maintenance_id>",
     "maintenance/<uuid:maintenance_id>/preview",
     "maintenance/<uuid:maintenance_id>/end",

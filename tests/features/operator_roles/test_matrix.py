@@ -52,7 +52,7 @@ PAGES = {
     "own": "inbox search views",
     "overview": "overview insights insights.csv",
     "nodes": "fleet maintenance nodes",
-    "fleet": "capacity clusters compaction install machines mix mix.csv zones",
+    "fleet": "capacity clusters compaction engines install machines mix mix.csv zones",
     "bookings": "bookings decisions timeline",
     "appeals": "appeals",
     "disputes": "disputes",
@@ -70,8 +70,8 @@ ROUTES = {
     "own": "operator-notifications platform-views",
     "overview": "platform-kpis platform-kpi-comparison",
     "nodes": "fleet/nodes fleet/gpus maintenance",
-    "fleet": "capacity clusters compaction fleet/enrolments platform-machines platform-mix"
-    " platform-tier-energy platform-zones turn-rounds",
+    "fleet": "capacity clusters compaction fleet/engines fleet/enrolments platform-machines"
+    " platform-mix platform-tier-energy platform-zones turn-rounds",
     "bookings": "decisions fleet/bookings platform/decisions",
     "appeals": "platform/pause-appeals",
     "disputes": "disputes",
