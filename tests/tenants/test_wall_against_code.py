@@ -305,7 +305,7 @@ def test_a_session_is_not_made_an_operators(
 
 def test_a_token_is_not_made_for_an_operator(code: psycopg.Connection, people: tuple[User, User]) -> None:
     operator, member = people
-    with as_system():
+    with as_owner():
         tenant = Project.objects.get().tenant_id
         made, _ = token_create(
             actor=an_actor(a_member(Project.objects.get(), user=operator)),
@@ -384,7 +384,7 @@ def test_what_belongs_to_no_tenant_is_answered_to_its_own_key_only(
     code: psycopg.Connection, people: tuple[User, User]
 ) -> None:
     member = people[1]
-    with as_system():
+    with as_owner():
         own = Project.objects.get()
         made, clear = token_create(
             actor=an_actor(Membership.objects.get(user=member)), name="t", days=300, now=NOW

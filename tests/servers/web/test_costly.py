@@ -21,7 +21,7 @@ from portal.web.serving.gate import MOST_EACH
 from tenants.models import Project
 from tenants.services import token_create
 from tests.builders_allocation import a_lab
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
@@ -99,10 +99,11 @@ def web(real_db: Servers, valkey_url: str) -> Iterator[Web]:
         labs = a_lab("helix", now=now), a_lab("north", gpus=0, now=now)
         for lab in labs:
             Project.objects.filter(id=lab.project.id).update(slug="nlp")
-        tokens = [
-            token_create(actor=lab.actor, name=name, days=1, now=now)[1]
-            for lab, name in ((labs[0], "first"), (labs[1], "other"), (labs[0], "second"))
-        ]
+        with as_owner():
+            tokens = [
+                token_create(actor=lab.actor, name=name, days=1, now=now)[1]
+                for lab, name in ((labs[0], "first"), (labs[1], "other"), (labs[0], "second"))
+            ]
     yield Web(process, f"http://127.0.0.1:{port}", real_db, tuple(tokens))
     stop(process, program)
 

@@ -50,7 +50,7 @@ def cookie_of(user: User) -> str:
 
 def token_of(user: User) -> str:
     actor = an_actor(a_member(a_project(), user=user))
-    with as_system():
+    with as_owner():
         _, clear = token_create(actor=actor, name="t", days=1, now=timezone.now())
     return f"Bearer {clear}"
 

@@ -27,7 +27,7 @@ from portal.web.serving.waiting import Waiter, Waiting
 from tenants.platform.deferred import Deferred, DeferredResponse, Wait
 from tenants.services import token_create
 from tests.builders_allocation import NOW, a_booking_request, a_lab
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
@@ -63,7 +63,8 @@ class Web:
 def _token_and_booking() -> tuple[str, UUID]:
     with as_system():
         lab = a_lab("helix")
-        _, token = token_create(actor=lab.actor, name="waits", days=1, now=timezone.now())
+        with as_owner():
+            _, token = token_create(actor=lab.actor, name="waits", days=1, now=timezone.now())
         booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=NOW)
     return token, booking.id
 
