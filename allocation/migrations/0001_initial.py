@@ -310,6 +310,17 @@ class Migration(migrations.Migration):
                         ),
                     ),
                     ("reported_scratch_gb", models.PositiveIntegerField(db_default=0, default=0, help_text="Local space that its agent found, in GB.")),
+                    (
+                        "engine_agent",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="Whose identity serves it, with the digest of its account; null: an agent of its own.",
+                            null=True,
+                            on_delete=django.db.models.deletion.PROTECT,
+                            related_name="nodes",
+                            to="allocation.engineagent",
+                        ),
+                    ),
                 ],
                 options={
                     "ordering": ["name"],
@@ -383,7 +394,7 @@ class Migration(migrations.Migration):
                 name="EnrolmentToken",
                 fields=[
                     ("digest", models.BinaryField(max_length=32, primary_key=True, serialize=False)),
-                    ("node", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="allocation.node")),
+                    ("node", models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, to="allocation.node")),
                     ("expires", models.DateTimeField()),
                     ("used_at", models.DateTimeField(blank=True, null=True)),
                     (
@@ -397,7 +408,30 @@ class Migration(migrations.Migration):
                             to="tenants.apitoken",
                         ),
                     ),
+                    (
+                        "engine_agent",
+                        models.ForeignKey(
+                            blank=True,
+                            help_text="What it enrols in place of a node.",
+                            null=True,
+                            on_delete=django.db.models.deletion.CASCADE,
+                            related_name="+",
+                            to="allocation.engineagent",
+                        ),
+                    ),
                 ],
+                options={
+                    "constraints": [
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                models.Q(("engine_agent__isnull", True), ("node__isnull", False)),
+                                models.Q(("engine_agent__isnull", False), ("node__isnull", True)),
+                                _connector="OR",
+                            ),
+                            name="token_enrols_one",
+                        )
+                    ],
+                },
             ),
             migrations.CreateModel(
                 name="GpuModel",
@@ -4652,6 +4686,63 @@ class Migration(migrations.Migration):
                             ),
                             name="script_bounded",
                         ),
+                    ],
+                },
+            ),
+            migrations.CreateModel(
+                name="EngineHost",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("name", models.CharField(help_text="As the scheduler names it.", max_length=64)),
+                    ("inventory", models.JSONField(blank=True, help_text="Null before it was reported.", null=True)),
+                    ("kind", models.CharField(blank=True, default="", help_text="Its GPUs, as `4 × NVIDIA L40S`.", max_length=200)),
+                    ("since", models.DateTimeField(help_text="When it was reported first.")),
+                    ("gone", models.DateTimeField(blank=True, help_text="When it was reported no more.", null=True)),
+                    ("engine", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="reported", to="allocation.engineagent")),
+                ],
+                options={
+                    "ordering": ["engine", "name"],
+                    "constraints": [models.UniqueConstraint(fields=("engine", "name"), name="host_of_engine_once")],
+                },
+            ),
+            migrations.CreateModel(
+                name="EngineAgent",
+                fields=[
+                    (
+                        "name",
+                        models.CharField(
+                            max_length=40,
+                            primary_key=True,
+                            serialize=False,
+                            validators=[django.core.validators.RegexValidator("^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$")],
+                        ),
+                    ),
+                    ("engine", models.CharField(blank=True, default="", help_text="Its scheduler; empty before it was enrolled.", max_length=10)),
+                    ("agent_version", models.CharField(blank=True, default="", max_length=40)),
+                    ("created", models.DateTimeField()),
+                    ("last_seen", models.DateTimeField(blank=True, help_text="When it last said which hosts there are.", null=True)),
+                    ("seq", models.BigIntegerField(default=0, help_text="Of its newest message; older ones are refused.")),
+                    ("link_digest", models.BinaryField(help_text="As that of a node, which its hosts share.", max_length=32, null=True)),
+                    ("key_version", models.PositiveIntegerField(default=1, help_text="Newest valid signing key.")),
+                    ("key_confirmed", models.PositiveIntegerField(default=1, help_text="Oldest valid key: the one before, until the engine uses the newest.")),
+                    (
+                        "rack",
+                        models.ForeignKey(help_text="Of hosts that join.", on_delete=django.db.models.deletion.PROTECT, related_name="+", to="allocation.rack"),
+                    ),
+                ],
+                options={
+                    "ordering": ["name"],
+                    "constraints": [
+                        models.CheckConstraint(condition=models.Q(("name__regex", "^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$")), name="engine_name_sane"),
+                        models.CheckConstraint(
+                            condition=models.Q(
+                                ("key_confirmed", models.F("key_version")),
+                                ("key_confirmed", django.db.models.expressions.CombinedExpression(models.F("key_version"), "-", models.Value(1))),
+                                _connector="OR",
+                            ),
+                            name="engine_two_keys_at_most",
+                        ),
+                        models.CheckConstraint(condition=models.Q(("engine__in", ["", "slurm", "kubernetes", "quota"])), name="engine_is_a_scheduler"),
                     ],
                 },
             ),

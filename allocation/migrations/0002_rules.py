@@ -13,6 +13,7 @@ from allocation.migrations.rules import (
     decisions,
     demand,
     ends_once,
+    engines,
     fleet,
     hand_overs,
     hosts,
@@ -62,6 +63,7 @@ ORDER = (
     limit_cuts,
     hosts,
     zones,
+    engines,
     ends_once,
 )
 

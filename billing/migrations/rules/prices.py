@@ -13,7 +13,8 @@ BOOKS = (
 )
 
 # The author of a draft stays, so that nobody becomes the second person by taking a draft over. That is an
-# operator whose role publishes prices; the only one of a site publishes their own drafts.
+# operator whose role publishes prices; the only one of a site publishes their own drafts,
+# and one that the author closed in the last week is still there.
 DRAFTS = (
     system_table("billing_pricedraft")
     + """
@@ -28,8 +29,14 @@ BEGIN
   END IF;
   IF NEW.state = 'published' AND NEW.decided_by_id = NEW.author_id AND EXISTS (
     SELECT FROM tenants_user u JOIN tenants_operatorrole r ON r.user_id = u.id
-    WHERE u.is_staff AND u.is_active AND u.id <> NEW.author_id
-      AND r.role IN ('site', 'billing') AND r.since IS NOT NULL AND r.ended IS NULL
+    WHERE u.id <> NEW.author_id AND r.role IN ('site', 'billing') AND r.since IS NOT NULL
+      AND ((u.is_staff AND u.is_active AND r.ended IS NULL)
+        OR (r.ended > NEW.decided_at - interval '7 days' AND r.ended_by_id = NEW.author_id)
+        OR (NOT u.is_active AND r.ended IS NULL AND EXISTS (
+          SELECT FROM tenants_auditentry e
+          WHERE e.tenant_id IS NULL AND e.actor_id = NEW.author_id AND e.action = 'account.closed'
+            AND e.object_kind = 'user' AND e.object_id = u.id::text
+            AND e.at > NEW.decided_at - interval '7 days')))
   ) THEN
     RAISE EXCEPTION 'price_draft_second_person: another operator publishes a draft'
       USING ERRCODE = '23514', CONSTRAINT = 'price_draft_second_person';

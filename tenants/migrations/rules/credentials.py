@@ -12,8 +12,25 @@ WORKERS = {"tenants_apitoken": f"{ENDS}, warned", "tenants_session": "expires, l
 # An erased account's tokens lose their names.
 OPERATORS = {"tenants_apitoken": f"{ENDS}, name"}
 
+# A worker that added one could sign in as anybody.
+MADE_BY_PEOPLE = (
+    "tenants_apitoken",
+    "tenants_directorygroup",
+    "tenants_directoryperson",
+    "tenants_directorytoken",
+    "tenants_operatoraccess",
+    "tenants_passkey",
+    "tenants_passkeychallenge",
+    "tenants_secondfactor",
+    "tenants_serviceaccount",
+    "tenants_signonattempt",
+    "tenants_signongroup",
+    "tenants_signonidentity",
+    "tenants_signonprovider",
+)
+
 SQL = (
     updates_only(WORKERS, "portal_system")
     + updates_only(OPERATORS, "portal_ops")
-    + no_right("INSERT", "tenants_session", roles="portal_system")
+    + no_right("INSERT", "tenants_session", *MADE_BY_PEOPLE, roles="portal_system")
 )
