@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from solver.model.demand import Fit
+from solver.model.demand import Fit, demands_of
 from solver.model.inputs import Gpu, Held, Request, Snapshot
 from solver.model.policy import Policy
 from solver.state.kept import Kept
@@ -254,3 +254,20 @@ def _join(found: dict[str, set[str]], groups: Iterable[set[str]]) -> None:
         if len(group) > 1:
             for name in group:
                 found.setdefault(name, set()).update(group)
+
+
+def as_begun(state: CycleState, request: Request) -> Request:
+    """Returns the request, which may borrow as it did at its start if its guarantees can never hold it.
+
+    Else paused work whose tier was made never pausable would be refused for what it had.
+    """
+    if not request.paused or request.within:
+        return request
+    tier, quota = request.quota_tier, state.quota
+    for demand in demands_of(request):
+        if demand.gpu_class not in state.pools:
+            continue
+        block = quota.never(state.use(demand), demand.duration)
+        if block is None or block.kind != "guarantee" or not quota.stays_inside(tier, demand.duration):
+            return request
+    return replace(request, begun=True)

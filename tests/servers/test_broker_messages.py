@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from devtools.launch.processes import group_kill, start
-from tenants.platform.stores.messages import message_fault
+from tenants.platform.stores.broker import message_fault
 from tests.servers.live import worker_program
 from tests.servers.probe_app import probe
 from tests.servers.servers import Servers

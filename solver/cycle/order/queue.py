@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.cycle.order.begun import as_begun
 from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.held_guarantees import Whose
 from solver.cycle.order.strengths import Unlent
@@ -23,7 +22,7 @@ from solver.model.limits import Limit, Used
 from solver.model.policy import Policy
 from solver.quota.headroom import may_wait
 from solver.quota.limits import guarantees_at, split_to_projects
-from solver.state.cycle_state import CycleState
+from solver.state.cycle_state import CycleState, as_begun
 from solver.state.held_space import HeldUses
 
 _ALL = 2**62

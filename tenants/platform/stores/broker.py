@@ -4,20 +4,85 @@ can't be read is dropped.
 Plain kombu counts a message as being worked on until Redis has noted its acknowledgement. If the
 connection breaks at that moment, the error is logged and the message counts for good. A worker that
 takes one message at a time then never asks for another one (docs/decisions/programs-and-load.md).
+Celery ends its process at a message whose parts it can't read, and gets the same message again at its
+next start; so such a message is found before Celery sees it.
 """
 
+import base64
+import json
 import logging
 import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.redis import Channel, QoS, SentinelChannel, SentinelTransport, Transport
 
-from tenants.platform.stores.messages import message_fault
-
 SCHEMES = ("redis", "rediss")
 _UNREADABLE = (ValueError, TypeError, RecursionError)
 logger = logging.getLogger(__name__)
+
+
+def message_fault(message: object) -> str:
+    """Returns the part of a message that can't be read; empty: it is as kombu and Celery write it."""
+    if not isinstance(message, dict):
+        return "message"
+    properties = message.get("properties")
+    if not isinstance(properties, dict) or not isinstance(properties.get("delivery_tag"), str):
+        return "properties"
+    info = properties.get("delivery_info")
+    if not isinstance(info, dict) or not {"exchange", "routing_key"} <= info.keys():
+        return "delivery_info"
+    headers = message.get("headers") or {}
+    if not isinstance(headers, dict):
+        return "headers"
+    if not isinstance(message.get("body") or "", str):
+        return "body"
+    return _task_fault(message, headers) if "task" in headers else ""
+
+
+def _task_fault(message: Mapping[str, Any], headers: Mapping[str, Any]) -> str:
+    """The same of a message that runs a task."""
+    wrong = (name for name, is_right in _HEADERS.items() if not is_right(headers.get(name)))
+    found = next(wrong, "")
+    return found or ("" if _has_arguments(message) else "body")
+
+
+def _has_arguments(message: Mapping[str, Any]) -> bool:
+    """Whether the body is JSON: positional and named arguments, and what follows."""
+    try:
+        args, kwargs, embed = json.loads(base64.b64decode(message.get("body") or ""))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    is_json = message.get("content-type") == "application/json"
+    return is_json and isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, str):
+        return value is None
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _are_limits(value: object) -> bool:
+    if not isinstance(value, list):
+        return value is None
+    return len(value) == 2 and all(isinstance(each, int | float | None) for each in value)
+
+
+_HEADERS: dict[str, Callable[[object], bool]] = {
+    "task": lambda value: isinstance(value, str),
+    "id": lambda value: isinstance(value, str),
+    "eta": _is_time,
+    "expires": _is_time,
+    "timelimit": _are_limits,
+    "retries": lambda value: isinstance(value, int | None),
+}
 
 
 class CountedQoS(QoS):
@@ -38,53 +103,45 @@ class CountedQoS(QoS):
             super(QoS, self).ack(delivery_tag)
 
 
-class _Reading:
-    """A channel that drops what is no JSON."""
+class CountedChannel(Channel):
+    """A channel that counts so, and drops what is no JSON."""
+
+    QoS = CountedQoS
 
     def _brpop_read(self, **options: Any) -> Any:  # noqa: ANN401 (kombu has no types)
-        known = set(self.qos._delivered)  # type: ignore[attr-defined]  # of a channel
+        qos: Any = self.qos
+        channel: Any = super()
+        known = set(qos._delivered)
         try:
-            return super()._brpop_read(**options)  # type: ignore[misc]  # of a channel
+            return channel._brpop_read(**options)
         except _UNREADABLE as error:
-            taken = set(self.qos._delivered) - known  # type: ignore[attr-defined]  # as above
+            taken = set(qos._delivered) - known
             for tag in taken:
                 # The worker ends by a message of a form that nobody foresaw, but only once.
-                self.qos.reject(tag)  # type: ignore[attr-defined]  # as above
+                qos.reject(tag)
             if taken:
                 raise
             logger.error("A message of the broker was dropped, because it is no JSON: %s", error)  # noqa: TRY400 (of the sender)
             return True
 
 
-class _Delivering:
-    """A transport that delivers no message that Celery can't read."""
-
-    def _deliver(self, message: Any, queue: str) -> None:  # noqa: ANN401 (of any form)
-        if fault := message_fault(message):
-            logger.error("A message of the queue %s was dropped, because of its %s.", queue, fault)
-            return
-        super()._deliver(message, queue)  # type: ignore[misc]  # of a transport
-
-
-class CountedChannel(_Reading, Channel):
-    """A channel that counts so."""
-
-    QoS = CountedQoS
-
-
-class CountedTransport(_Delivering, Transport):  # type: ignore[misc]  # kombu's stubs are looser
-    """A transport with such channels."""
+class CountedTransport(Transport):
+    """A transport with such channels, which delivers no message that Celery can't read."""
 
     Channel = CountedChannel
 
+    def _deliver(self, message: Any, queue: str | None) -> None:  # noqa: ANN401 (of any form)
+        if fault := message_fault(message):
+            logger.error("A message of the queue %s was dropped, because of its %s.", queue, fault)
+            return
+        super()._deliver(message, queue)
 
-class CountedSentinelChannel(_Reading, SentinelChannel):
+
+class CountedSentinelChannel(CountedChannel, SentinelChannel):
     """A channel that counts so, to the primary that Sentinels name."""
 
-    QoS = CountedQoS
 
-
-class CountedSentinelTransport(_Delivering, SentinelTransport):  # type: ignore[misc]  # as above
+class CountedSentinelTransport(CountedTransport, SentinelTransport):
     """A transport with such channels."""
 
     Channel = CountedSentinelChannel
