@@ -1,6 +1,6 @@
 """Which first migrations made a database: later ones continue these only.
 
-Migrations were folded into two for each app, and may be again. A database of other first
+Migrations were folded into two for each app until release 1.0. A database of other first
 migrations has the same names in `django_migrations` and lacks what was folded into them: Django
 would find nothing to do, and requests would fail one by one.
 """
@@ -12,7 +12,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import RunSQL
 
 BASELINE = "2026-12-01"
-"""The name of the present first migrations. Whoever folds migrations gives them another one."""
+"""The name of the first migrations of release 1.0, which stay."""
 APPS = ("tenants", "billing", "allocation")
 _MARK = "gpu-portal, first migrations of "
 _MADE = re.compile(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)")

@@ -1,4 +1,4 @@
-"""Keeps the database of a running demo as that of a release: `python -m tests.releases --var DIR 1.0`.
+"""Keeps the database of a running demo, and REST's description: `python -m tests.releases --var DIR 1.0`.
 
 The demo should have run for some minutes: then its past week, bookings, money, decisions and messages are in
 the dump. Its accounts, passwords and tokens are random, and only that demo knew them.
@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 RELEASES = Path(__file__).parent
+ROOT = RELEASES.parents[1]
 
 
 def main() -> None:
-    """Writes the dump, as SQL that any later PostgreSQL reads."""
+    """Writes the dump, as SQL that any later PostgreSQL reads, and the description."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("version")
     parser.add_argument("--var", type=Path, required=True, help="the folder of the running demo")
@@ -27,6 +28,8 @@ def main() -> None:
     dumped = subprocess.run([tool, "--rows-per-insert=500", dsn], check=True, stdout=subprocess.PIPE)
     written = RELEASES / f"{options.version}.sql.xz"
     written.write_bytes(lzma.compress(dumped.stdout, preset=9))
+    described = (ROOT / "docs/openapi.yaml").read_bytes()
+    (RELEASES / f"{options.version}.openapi.yaml.xz").write_bytes(lzma.compress(described, preset=9))
     sys.stdout.write(f"{written}: {written.stat().st_size // 1024} kB\n")
 
 

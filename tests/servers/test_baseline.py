@@ -93,7 +93,7 @@ def test_a_database_of_folded_migrations_is_refused_unchanged(
 
 
 # Databases have run the first two migrations of each app. A change of what they make belongs into a
-# migration of its own. If migrations are folded, change this and BASELINE.
+# migration of its own.
 FIRST = "1dd693adc0a34cf9"
 
 
