@@ -63,7 +63,7 @@ def fence_question(node: Node, gpu: Gpu | None, losses: FenceImpact, now: dateti
     runs = counted(len(losses.runs), "run")
     ended = (
         (
-            f"{runs} of {counted(tenants, 'tenant')} will end at once and restart elsewhere. "
+            f"{runs} of {counted(tenants, 'organisation')} will end at once and restart elsewhere. "
             "Unsaved work is lost and not charged.",
             *_named(losses.runs, now),
         )
