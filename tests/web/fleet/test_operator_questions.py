@@ -132,7 +132,7 @@ def test_a_fence_says_how_many_runs_it_ends_and_ends_them(operator: Client) -> N
     with as_system():
         Node.objects.update(state=Node.State.DRAINING)
     said = _asked(operator, f"{FLEET}/fence", note="unplugged")
-    assert "2 runs of 1 tenant will end at once" in said
+    assert "2 runs of 1 organisation will end at once" in said
     assert "Confirm powered off, end 2 runs" in said
     operator.post(f"{FLEET}/fence", {"note": "unplugged", "sure": "1"})
     assert _states()[:2] == [State.QUEUED, State.QUEUED]
