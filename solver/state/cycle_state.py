@@ -257,11 +257,12 @@ def _join(found: dict[str, set[str]], groups: Iterable[set[str]]) -> None:
 
 
 def as_begun(state: CycleState, request: Request) -> Request:
-    """Returns the request, which may borrow as it did at its start if its guarantees can never hold it.
+    """Returns the request of paused work, which may borrow as it did at its start if its guarantees can
+    never hold it.
 
     Else paused work whose tier was made never pausable would be refused for what it had.
     """
-    if not request.paused or request.within:
+    if request.within:
         return request
     tier, quota = request.quota_tier, state.quota
     for demand in demands_of(request):

@@ -126,7 +126,7 @@ class BookingQueue:
 
     def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
         """All requests in order. Bookings in `granted` have their use already."""
-        each_begun = (as_begun(self._state, each) for each in requests)
+        each_begun = (as_begun(self._state, each) if each.paused else each for each in requests)
         rows = [self._waiting(each, counted=each.booking in granted) for each in each_begun]
         for row in rows:
             for name, units in row.uses if row.counted else ():
@@ -158,7 +158,8 @@ class BookingQueue:
     def turn(self, request: Request) -> Turn:
         """The place of one more request, computed after `turns`. Only what its owners hold counts
         as their use, not what they wait for."""
-        later, request = (self._shares, self._in_use), as_begun(self._state, request)
+        later = (self._shares, self._in_use)
+        request = as_begun(self._state, request) if request.paused else request
         self._shares, self._in_use = self._first_shares, self._first_in_use
         row, counts = self._waiting(request), self._state.quota.tier(request.quota_tier).counts
         fits = counts and self._is_inside(row)
