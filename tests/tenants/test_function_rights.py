@@ -33,12 +33,12 @@ ONLY_WEB = {
     ),
     *(
         (name, "portal_system", "INSERT")
-        for name in ("allocation_keptbooking", "allocation_limitcut", "tenants_savedview")
+        for name in ("allocation_keptbooking", "allocation_limitcut", "tenants_apitoken", "tenants_savedview")
     ),
 }
 """Members have files of statements made, start notebooks, hand over, contest pauses, choose cores; operators
 and workers do none of this. Members send scripts, of which operators read only how they ended. Workers cut no
-limits and save no views."""
+limits, make no tokens and save no views."""
 BOOKING = [
     "allocation_allocation",
     "allocation_approval",

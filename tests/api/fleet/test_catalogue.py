@@ -7,7 +7,7 @@ from django.core.management import call_command
 from allocation.models import Node
 from tenants.models import User
 from tests.api.builders import Api, Site, said
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.reported import a_gpu, an_inventory, enrolled
 
 L4 = {"product_name": "NVIDIA L4", "gpu_class": "l4", "memory_mb": 23034}
@@ -58,7 +58,7 @@ def test_an_operator_makes_a_tenant_whose_admin_signs_in_and_a_token_there(site:
     assert site.admin.get("tenants").status_code == 403
     assert {"new", "n2"} < {row["slug"] for row in said(site.operator.get("tenants"))["items"]}
     printed = io.StringIO()
-    with as_system():
+    with as_owner():
         name = User.objects.get(is_staff=True).username
         call_command("operator_token", username=name, tenant="new", stdout=printed)
     assert said(Api(printed.getvalue().strip()).get("me"))["is_operator"]
