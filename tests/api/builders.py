@@ -217,8 +217,8 @@ def _tokens(holders: Mapping[str, tuple[Tenant, User]]) -> dict[str, str]:
 
 
 def a_token(actor: Actor) -> str:
-    """A token's clear text."""
-    with tenant_tx(actor.tenant_id):
+    """A token's clear text; made as the owner, because no worker makes one."""
+    with as_owner(), tenant_tx(actor.tenant_id):
         return token_create(actor=actor, name="test", days=90, now=timezone.now())[1]
 
 
