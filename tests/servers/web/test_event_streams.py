@@ -27,7 +27,7 @@ from tenants.models import ApiToken
 from tenants.platform.deferred import Follow
 from tenants.services import token_create
 from tests.builders_allocation import Lab, a_booking, a_lab
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.live import web_program
 from tests.servers.servers import Servers
 
@@ -51,7 +51,8 @@ class Web:
 
 
 def _token(lab: Lab, name: str) -> str:
-    return token_create(actor=lab.actor, name=name, days=1, now=timezone.now())[1]
+    with as_owner():
+        return token_create(actor=lab.actor, name=name, days=1, now=timezone.now())[1]
 
 
 @pytest.fixture
