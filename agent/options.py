@@ -31,27 +31,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     """Returns the options. Arguments take precedence over GPU_AGENT_* variables."""
     parser = argparse.ArgumentParser(prog="gpu-agent", description=DESCRIPTION)
     default = environment.get
-    parser.add_argument(
-        "command",
-        nargs="?",
-        choices=("enrol", "enroll"),
-        help="with an engine: enrol it, report its hosts, and end",
-    )
-    parser.add_argument(
-        "--portal",
-        default=default("GPU_AGENT_PORTAL"),
-        help="address of the portal, as https://gpus.example.org (first start only)",
-    )
-    parser.add_argument(
-        "--token",
-        default=default("GPU_AGENT_TOKEN"),
-        help="one-time enrolment token (first start only; better by environment)",
-    )
-    parser.add_argument(
-        "--enrol-again",
-        action="store_true",
-        help="enrol although this node was enrolled before, after it was locked out",
-    )
+    _enrolment_options(parser, environment)
     parser.add_argument(
         "--state",
         type=Path,
@@ -80,6 +60,30 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     if options.command and options.engine == "device":
         parser.error("enrol is for --engine: the agent of one node enrols when it starts")
     return options
+
+
+def _enrolment_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("enrol", "enroll"),
+        help="with an engine: enrol it, report its hosts, and end",
+    )
+    parser.add_argument(
+        "--portal",
+        default=environment.get("GPU_AGENT_PORTAL"),
+        help="address of the portal, as https://gpus.example.org (first start only)",
+    )
+    parser.add_argument(
+        "--token",
+        default=environment.get("GPU_AGENT_TOKEN"),
+        help="one-time enrolment token (first start only; better by environment)",
+    )
+    parser.add_argument(
+        "--enrol-again",
+        action="store_true",
+        help="enrol although this node was enrolled before, after it was locked out",
+    )
 
 
 def _booking_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

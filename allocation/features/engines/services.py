@@ -23,7 +23,7 @@ from tenants.platform.errors import invalid, missing
 from tenants.platform.rest.fields import Text
 from tenants.platform.terms import term, terms
 
-# An engine says every half a minute which hosts there are.
+# An engine says every 15 s which hosts there are.
 SILENT = timedelta(minutes=3)
 
 
@@ -34,7 +34,7 @@ class EngineTerms:
     engine: str = term("Name", "Small letters, digits and hyphens.", max_length=40, example="main")
     rack: str = term(
         "Rack",
-        "In which hosts stand that join.",
+        "The rack of hosts that join.",
         max_length=40,
         body=serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$"),
         example="a2",
@@ -53,7 +53,7 @@ class HostsTerms:
     )
     kind: str = term(
         "Kind",
-        says="As `4 × NVIDIA L40S`: all of it that wait.",
+        says="All waiting hosts with these GPUs, such as `4 × NVIDIA L40S`.",
         default="",
         max_length=200,
         allow_blank=True,

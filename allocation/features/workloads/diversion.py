@@ -118,7 +118,7 @@ def diversion_state(project: Project, name: str, runs: Sequence[FinishedRun]) ->
 def diversion_states(
     projects: Sequence[UUID], workloads: Mapping[tuple[UUID, str], Sequence[FinishedRun]]
 ) -> dict[tuple[UUID, str], DiversionState]:
-    """The same of several workloads, each by its project and its name."""
+    """What is set for each workload, by its project and name, and what came of its diverted bookings."""
     chosen = {
         (each.project_id, each.workload): each for each in Diversion.objects.filter(project__in=projects)
     }

@@ -316,7 +316,7 @@ def storage_text(node: Node) -> str:
 
 
 def storage_words(storage: str, scratch_gb: int) -> str:
-    """The same of a kind of storage with its local space in GB."""
+    """The words for a kind of storage and its local space in GB."""
     if storage != Node.Storage.LOCAL:
         return str(storage)
     return f"local NVMe, {gigabytes_text(scratch_gb)}" if scratch_gb else "local NVMe"

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 TOKEN_PREFIX = "gpup_engine_"  # noqa: S105 (how a token begins)
 SCHEDULERS = ("slurm", "kubernetes", "quota")
 _WANTED_AT_ONCE = 64
-_GONE = "its engine reports the host no more"
+_GONE = "its engine no longer reports the host"
 
 
 # Enrolment.

@@ -43,7 +43,7 @@ def message_fault(message: object) -> str:
 
 
 def _task_fault(message: Mapping[str, Any], headers: Mapping[str, Any]) -> str:
-    """The same of a message that runs a task."""
+    """Returns the header of a task, or `body`, that can't be read; empty: all can."""
     wrong = (name for name, is_right in _HEADERS.items() if not is_right(headers.get(name)))
     found = next(wrong, "")
     return found or ("" if _has_arguments(message) else "body")

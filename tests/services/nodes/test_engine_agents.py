@@ -234,7 +234,7 @@ def test_hosts_come_and_go_with_the_cluster(site: Site) -> None:
     assert answer.wanted == ("n3",)
     with as_system():
         assert set(Gpu.objects.values_list("health", "health_reason")) == {
-            ("draining", "Nothing new starts on it: its engine reports the host no more.")
+            ("draining", "Nothing new starts on it: its engine no longer reports the host.")
         }
     assert code_of(lambda: site.approve("n3")) == "not_found"
     assert agent.says("n1", "n3").wanted == ()

@@ -334,10 +334,7 @@ def _understood(
         "shape": _shape(parsed, ask),
         "profiles": _profiles(catalogue, ask.classes if ask else parsed.classes),
         "shares": SHARES,
-        "repeat": repeat_typed(fields) if wrong else repeat_shown(parsed.repeat),
-        "rule": parsed.repeat,
-        "array": array_said(parsed),
-        "runs": array_typed(fields) if wrong else array_shown(array_said(parsed)),
+        **_many(fields, parsed, is_wrong=bool(wrong)),
     }
     if wrong:
         return found | wrong
@@ -346,6 +343,17 @@ def _understood(
         labels = {entry.slug: entry.label for entry in catalogue.every_class}
         found["understood"] = understood_words(ask, parsed, labels, zone)
     return found
+
+
+def _many(fields: RequestFields, parsed: Parsed, *, is_wrong: bool) -> dict[str, Any]:
+    """Returns the dates of a series and the runs of an array; wrong fields are shown as they were typed."""
+    array = array_said(parsed)
+    return {
+        "repeat": repeat_typed(fields) if is_wrong else repeat_shown(parsed.repeat),
+        "rule": parsed.repeat,
+        "array": array,
+        "runs": array_typed(fields) if is_wrong else array_shown(array),
+    }
 
 
 def _asked(
