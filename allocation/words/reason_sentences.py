@@ -116,6 +116,17 @@ def _overrun(facts: Facts) -> str:
     return "Its GPUs are taken."
 
 
+_NEAR = {
+    "switch": "%(shape)s fit on %(on_nodes)s, behind one PCIe switch.",
+    "processor": "%(shape)s fit on %(on_nodes)s, next to one processor.",
+    "node": "%(shape)s fit on %(on_nodes)s, next to different processors.",
+}
+
+
+def _placed(facts: Facts) -> str:
+    return _NEAR.get(str(facts.get("near")), "%(shape)s fit on %(on_nodes)s.") % facts
+
+
 def _mode_fixed(facts: Facts) -> str:
     is_all = facts["fixed"] == facts["gpus"]
     if facts["mode"] == "whole":
@@ -375,7 +386,7 @@ SENTENCES: dict[str, Text] = {
     "mode_fixed": _mode_fixed,
     "quota_cut": _quota_cut,
     "maintenance": _maintenance,
-    "placed": "%(shape)s fit on %(on_nodes)s.",
+    "placed": _placed,
     "ask_changed": "The request has changed.",
     "not_live": "The booking has nothing running or planned that could be extended.",
     "guarantee_only": _guarantee_only,

@@ -67,8 +67,20 @@ def _placed(state: CycleState, found: Fit) -> Reason:
         nodes=len(nodes),
         on=",".join(nodes[:_NODES_NAMED]),
         gpus=len({place.gpu for place in found.places}),
+        near=_near(pool, found.places) if len(nodes) == 1 and found.demand.shape is None else None,
         **shape(found.demand),
     )
+
+
+def _near(pool: Pool, places: tuple[Place, ...]) -> str | None:
+    """How near whole GPUs of one node are by PCIe; None where they have NVLink, or it is not known."""
+    if len(places) < 2 or not pool.near_of or pool.together("domain", places):
+        return None
+    columns = [pool.column[place.gpu] for place in places]
+    if not all(pool.gpus[column].near for column in columns):
+        return None
+    shared = sum(len({int(near[column]) for column in columns}) == 1 for near in pool.near_of)
+    return ("node", "processor", "switch")[shared]
 
 
 def data_placed(state: CycleState, demand: Demand, places: Iterable[Place]) -> Reason:

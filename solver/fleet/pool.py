@@ -48,6 +48,9 @@ class Columns:
         self.zones = tuple(self.gpus[first].zone for first in self.bounds["any"])
         self.has_zones = len(self.zones) > 1
         self.has_domains = len(self.bounds["domain"]) < len(self.gpus)
+        self.near_of = _near_of(self.gpus)
+        """The number of each column's group by PCIe, for each depth, the loosest first; empty where no
+        GPU names one."""
         self._groups: dict[Together, Index] = {}
         self.node_of = self.groups("node")
         """The number of each column's node."""
@@ -407,6 +410,15 @@ def _columns_by_geometry(geometries: tuple[Geometry, ...]) -> tuple[tuple[Geomet
 
 def _column_key(gpu: Gpu) -> tuple[str, str, str, bool, int, int, str]:
     return (gpu.zone, gpu.rack, gpu.node, gpu.domain is None, gpu.domain or 0, gpu.index, gpu.id)
+
+
+def _near_of(gpus: Iterable[Gpu]) -> tuple[Index, ...]:
+    paths = [(gpu.node, *gpu.near) for gpu in gpus]
+    found = []
+    for depth in range(2, max(map(len, paths), default=1) + 1):
+        number: dict[tuple[object, ...], int] = {}
+        found.append([number.setdefault(path[:depth], len(number)) for path in paths])
+    return tuple(np.array(each, dtype=np.intp) for each in found)
 
 
 def _domain_key(gpu: Gpu) -> object:

@@ -90,7 +90,8 @@ class Gpu:
     the node can't isolate several shares: it takes no new ones. On a `silent` GPU, whose node does
     not answer, planned starts stay and nothing is added. `stands` is its present hardware mode
     where a change needs a reset, None where changes are free. `pinned`: an operator has fixed the
-    mode.
+    mode. `near` are the groups of its node that it is in by PCIe, the loosest first; empty where they
+    are not known.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Gpu:
     zone: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     storage: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
     scratch: int = field(default=0, metadata=OMITTED_WHEN_EMPTY)
+    near: tuple[int, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Place one gang, whole or not at all: the tightest group first, then the places with the least
 loss of score for later demand."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -130,6 +131,8 @@ def _whole(
         # Change the mode of the fewest GPUs.
         most_still = np.minimum(sums_within(pool, level, still, most)[groups], demand.count)
         groups = groups[most_still == most_still.max()]
+    if level == "node" and demand.count > 1:
+        groups = _nearest_nodes(pool, demand.count, capacity, groups)
     if level in ("domain", "node"):
         losses = pool_state.whole_losses(demand, _first_columns(pool, level, capacity, groups))
         loss = int(losses.min())
@@ -207,7 +210,9 @@ def whole_columns(
     is_flat = finer == "gpu" or (finer == "domain" and not pool.has_domains)
     if is_flat or (len(free) == count and most is None):
         # A GPU fixed to whole serves nothing else; one that may be sliced is kept for slices.
-        return sorted(free, key=lambda column: (bool(pool.flexible[column]), column))[:count]
+        fixed = [column for column in free if not pool.flexible[column]]
+        able = fixed if len(fixed) >= count else sorted(free, key=lambda each: (pool.flexible[each], each))
+        return _nearest_columns(pool, count, able) if pool.near_of else able[:count]
     by_group = _room_by_group(pool, finer, free, most)
     taken: list[int] = []
     while len(taken) < count:
@@ -218,6 +223,48 @@ def whole_columns(
         del by_group[best]
         taken += whole_columns(pool, (finer, best), min(need, size), capacity, most)
     return taken
+
+
+def _nearest_nodes(pool: Pool, count: int, capacity: Counts, nodes: Index) -> Index:
+    """Of the nodes those where the tightest group by PCIe holds the gang; all where none does."""
+    for near in reversed(pool.near_of):
+        sums = np.bincount(near, weights=capacity)
+        holding = np.unique(pool.node_of[sums[near] >= count])
+        found: Index = np.intersect1d(nodes, holding)
+        if len(found):
+            return found
+    return nodes
+
+
+def _nearest_columns(pool: Pool, count: int, able: list[int]) -> list[int]:
+    """`count` of the columns, which are ordered: those of the tightest group by PCIe that holds all, of
+    these the fullest in the fullest surroundings; where none does, most of a group and then the rest."""
+    if len(able) == count:
+        return able
+    groups = {column: [int(near[column]) for near in reversed(pool.near_of)] for column in able}
+    rooms = [Counter(group[depth] for group in groups.values()) for depth in range(len(pool.near_of))]
+    for depth, room in enumerate(rooms):
+        holding = [column for column in able if room[groups[column][depth]] >= count]
+        if holding:
+            first = min(holding, key=lambda each: _room_around(groups[each], rooms, depth))
+            able = [column for column in able if groups[column][depth] == groups[first][depth]]
+            return able[:count] if depth == 0 else _most_of_a_group(pool, count, able)
+    return _most_of_a_group(pool, count, able)
+
+
+def _room_around(groups: list[int], rooms: list[Counter[int]], depth: int) -> list[int]:
+    return [rooms[each][groups[each]] for each in range(depth, len(groups))]
+
+
+def _most_of_a_group(pool: Pool, count: int, able: list[int]) -> list[int]:
+    """All of the tightest group with the most of the columns, which are too few, and the nearest of the
+    rest."""
+    near = pool.near_of[-1][able].tolist()
+    room = Counter(near)
+    most = max(near, key=lambda group: (room[group], -group))
+    members = [column for column, group in zip(able, near, strict=True) if group == most]
+    rest = [column for column, group in zip(able, near, strict=True) if group != most]
+    return members + _nearest_columns(pool, count - len(members), rest)
 
 
 def _room_by_group(pool: Pool, level: Together, free: list[int], most: Counts | None) -> dict[int, int]:

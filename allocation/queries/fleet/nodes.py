@@ -8,6 +8,7 @@ from uuid import UUID
 
 from allocation.models import EnrolmentToken, Gpu, Node, NodeExamination
 from allocation.rules.nodes.health import ESSENTIAL
+from allocation.rules.nodes.pcie import PATHS
 from allocation.words.fleet import check_text, escalation_actions
 
 
@@ -262,16 +263,6 @@ def examination_of(node_id: UUID) -> Examination | None:
     if stored is None:
         return None
     return Examination(stored.at, tuple(ExaminationCheck(**check) for check in stored.checks))
-
-
-PATHS = {
-    "board": "same board",
-    "switch": "same PCIe switch",
-    "switches": "PCIe switches",
-    "bridge": "host bridge",
-    "numa": "NUMA node",
-    "system": "across the machine",
-}
 
 
 @dataclass(frozen=True, slots=True)

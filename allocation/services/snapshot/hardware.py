@@ -14,6 +14,7 @@ import wire
 from allocation.models import Gpu, GpuModel, Maintenance, MigPlacement, Node, Zone
 from allocation.points import energy_waits
 from allocation.queries.fleet.maintenance import maintenance_by_gpu, maintenance_open
+from allocation.rules.nodes.pcie import pcie_groups
 from allocation.rules.pools import pooled
 from allocation.services.nodes.fleet import agent_supports
 from allocation.services.nodes.gpu_modes import changes_modes
@@ -56,7 +57,7 @@ def gpus_read(where: Q = EVERYWHERE) -> tuple[SolverGpu, ...]:
     nodes = {node.id: _NodeFacts.of(node) for node in Node.objects.select_related("rack")}
     rows = Gpu.objects.filter(where).values_list(
         *("id", "number", "node_id", "index", "gpu_class_id", "model_id", "domain", "health"),
-        *("mode", "mode_pinned", "model__mode_switch"),
+        *("mode", "mode_pinned", "model__mode_switch", "numa", "peers"),
         named=True,
     )
     return tuple(_gpu_of(row, nodes[row.node_id]) for row in rows)
@@ -123,6 +124,7 @@ def _gpu_of(row: Any, node: _NodeFacts) -> SolverGpu:  # noqa: ANN401 (a row of 
         zone=node.zone,
         storage=node.storage,
         scratch=node.scratch,
+        near=pcie_groups(row.index, row.numa, row.peers),
     )
 
 

@@ -67,3 +67,13 @@ def test_maintenance_of_a_rack_is_read_in_as_many_statements(lab: Lab) -> None:
     many, again = seen()
     assert again == statements
     assert (len(few.blackouts), len(many.blackouts)) == (1, 1 + 2 * GPUS)
+
+
+def test_gpus_have_their_groups_by_pcie(lab: Lab) -> None:
+    with as_system():
+        Gpu.objects.filter(index=2).update(
+            numa=0, peers=[[0, 0, "bridge"], [1, 0, "bridge"], [3, 0, "switch"]]
+        )
+        Gpu.objects.filter(index=3).update(numa=1)
+        groups = {gpu.index: gpu.near for gpu in snapshot_read(NOW).gpus}
+    assert (groups[1], groups[2], groups[3]) == ((), (0, 2), (1,))
