@@ -127,11 +127,6 @@ class Changes:
         outcome.place(target, found)
         self.answers.append(ChangeAnswer(change.booking, change.target.booking))
 
-    def is_uncounted(self, request: Request) -> bool:
-        """True for the target of a change to work that does not count."""
-        is_target = request.booking in self.by_target
-        return is_target and not self.outcome.state.quota.tier(request.quota_tier).counts
-
     def members(self, change: Change) -> tuple[Change, ...]:
         """The changes that are granted with this one or not at all, by their starts."""
         if not change.group:

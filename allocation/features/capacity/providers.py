@@ -118,11 +118,6 @@ def providers() -> tuple[Provider, ...]:
         ) from error
 
 
-def provider_named(name: str) -> Provider | None:
-    """The provider with this name; None if the file has it no more."""
-    return next((each for each in providers() if each.name == name), None)
-
-
 def offers() -> list[Offer]:
     """All offers of all providers."""
     return [offer for each in providers() for offer in each.offers]

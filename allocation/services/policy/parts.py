@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from allocation.models import PolicyVersion
 from allocation.services.policy.names import LABELS
 from allocation.words.refusals import refusal_text
 from solver import Policy
@@ -124,8 +123,3 @@ def part_names(row: Mapping[str, Any]) -> str:
     """The part in words, such as `h100` or `h100 of acme`."""
     classes, tenants = (", ".join(part_shown(row)[name]) for name in ("classes", "tenants"))
     return " of ".join(each for each in (classes, tenants) if each)
-
-
-def part_in_force(live: PolicyVersion, number: int) -> Row | None:
-    """The part for which a version is in force now."""
-    return next((row for row in live.parts if row["version"] == number), None)

@@ -123,11 +123,6 @@ def hook_answered(answers: HookAnswers) -> Iterator[None]:
         _answers.reset(before)
 
 
-def hook_has_answered() -> bool:
-    """Whether answers are known here, or nobody is asked."""
-    return _answers.get() is not None
-
-
 @contextmanager
 def hook_unasked() -> Iterator[None]:
     """Asks no hook inside the block: what happens there is undone, such as a quote."""
