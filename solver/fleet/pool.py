@@ -309,7 +309,7 @@ class Pool(Columns):
         may be pinned, or only for some places; 0: it takes none."""
         is_anywhere = not pin and where is None
         able = self.eligible(None) if is_anywhere else self.eligible(None) & self.allowed(pin, where)
-        return np.where(able, taken, 0)
+        return taken if able.all() else np.where(able, taken, 0)
 
     def eligible(self, shape: Shape) -> Bools:
         """Columns that suit the shape and take new work."""

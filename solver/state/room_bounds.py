@@ -116,12 +116,21 @@ class _Bounds:
 
     def have_idle(self, demand: Demand, starts: Ints) -> Bools:
         kind, rows, pool = self._kind(demand), self._rows(starts), self._calendar.pool
-        ends = self._steps.grid.ends(starts + demand.duration)
+        idle = (self._steps.values[rows] == 0).view(np.uint8)
+        found: Bools = np.add.reduce(idle, axis=-1, dtype=np.int64) >= demand.count
+        if not found.all():
+            # No window that begins in such a stretch has room, and where all GPUs are busy nearly all do.
+            full = rows[~found]
+            self._ends[kind, full] = np.minimum(self._ends[kind, full], self._times[full])
+        if not found.any():
+            return found
+        rows, ends = rows[found], self._steps.grid.ends(starts[found] + demand.duration)
         until = pool.idle_until(self._calendar.following.after_rows(rows), demand.pin, demand.where)
         last = pool.last_of_rows(demand.level, until, demand.count, ends)
         if not demand.pin:
             self._ends[kind, rows] = np.minimum(self._ends[kind, rows], last)
-        return last >= ends
+        found[found] = last >= ends
+        return found
 
     def lack_room(self, demand: Demand, starts: Ints) -> None:
         kind, rows = self._kind(demand), self._rows(starts)

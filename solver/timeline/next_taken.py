@@ -101,26 +101,32 @@ class NextTaken:
         self._instants = np.append(self._instants, instants)
 
     def _read_one(self, instant: int) -> Ints:
-        """The same for all columns and one instant, as far ahead as some are not taken yet."""
+        """The same for all columns and one instant."""
+        at = int(self._steps.times.searchsorted(instant, side="right")) - 1
+        return np.maximum(self._from(at, np.arange(self._steps.values.shape[1])), instant)
+
+    def _read(self, instants: Ints, columns: Run) -> Ints:
         steps = self._steps
-        at = int(steps.times.searchsorted(instant, side="right")) - 1
-        found: Ints = np.full(steps.values.shape[1], _NEVER, dtype=np.int64)
-        open_ones, size = np.arange(len(found)), _FIRST_ROWS
+        first = steps.times.searchsorted(instants, side="right") - 1
+        low, after = int(first.min()), int(first.max()) + 1
+        taken = steps.values[low:after, columns] != 0
+        times = np.where(taken, steps.times[low:after, None], _NEVER)
+        later = self._from(after, np.arange(steps.values.shape[1])[columns])
+        following = np.minimum.accumulate(np.vstack([later, times[::-1]]), axis=0)[:0:-1]
+        found: Ints = np.maximum(following[first - low], instants[:, None])
+        return found
+
+    def _from(self, at: int, columns: Ints) -> Ints:
+        """The first second of a stretch from this one on in which each column is taken, as far ahead as some
+        are not taken yet."""
+        steps = self._steps
+        found: Ints = np.full(len(columns), _NEVER, dtype=np.int64)
+        open_ones, size = np.arange(len(columns)), _FIRST_ROWS
         while at < len(steps.times) and len(open_ones):
-            taken = steps.values[at : at + size][:, open_ones] != 0
+            taken = steps.values[at : at + size][:, columns[open_ones]] != 0
             first = taken.argmax(axis=0)
             is_taken = taken[first, np.arange(len(open_ones))]
             found[open_ones[is_taken]] = steps.times[at + first[is_taken]]
             open_ones = open_ones[~is_taken]
             at, size = at + size, 2 * size
-        return np.maximum(found, instant)
-
-    def _read(self, instants: Ints, columns: Run) -> Ints:
-        steps = self._steps
-        first = steps.times.searchsorted(instants, side="right") - 1
-        low = int(first.min())
-        taken = steps.values[low:, columns] != 0
-        times = np.where(taken, steps.times[low:, None], _NEVER)
-        following = np.minimum.accumulate(times[::-1], axis=0)[::-1]
-        found: Ints = np.maximum(following[first - low], instants[:, None])
         return found

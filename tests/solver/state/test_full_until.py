@@ -24,6 +24,7 @@ from solver.state.room_bounds import RoomBounds
 from solver.state.room_search import RoomSearch
 from solver.timeline.gpu_calendar import GpuCalendar
 from solver.timeline.grid import Grid
+from solver.timeline.next_taken import NextTaken
 from tests.bench.solver import crowded
 from tests.bench.solver.cycle import CLASSES, a_request_of, a_site
 from tests.bench.solver.cycle import the_next as next_of_bench
@@ -120,9 +121,25 @@ class TestBounds:
         assert is_full(state, for_minutes(20), 120)
 
     def test_a_search_for_a_named_node_says_nothing_of_others(self) -> None:
-        state = busy_but_for()
+        state = busy_but_for((30, 60))
         searched(state, replace(for_minutes(20), pin=("n2",)))
         assert not is_full(state, for_minutes(20), 120)
+
+    def test_no_next_use_is_read_for_stretches_in_which_all_gpus_are_busy(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[int] = []
+        after_rows = NextTaken.after_rows
+
+        def counted(table: NextTaken, rows: Ints) -> Ints:
+            read.append(len(rows))
+            return after_rows(table, rows)
+
+        monkeypatch.setattr(NextTaken, "after_rows", counted)
+        state = busy_but_for(*((minute, minute) for minute in range(1, 120)))
+        assert len(state.starts_between(for_minutes(5), NOON, NOON + 120 * MINUTE)) == 121
+        assert state.first_between(for_minutes(5), NOON, NOON + 120 * MINUTE) == NOON + 120 * MINUTE
+        assert read == [1]
 
 
 NEVER = int(np.iinfo(np.int64).max)
