@@ -1,6 +1,5 @@
 """Template tags of shared parts: icons, pills, fields, empty states."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ from tenants.platform.nouns import unit_noun
 from tenants.services.input_values import seconds_read, seconds_words
 
 register = template.Library()
-INDENTATION = re.compile(r"\n\s*")
 
 
 @register.simple_tag
@@ -41,12 +39,6 @@ def pill(kind: str, icon_name: str, word: str) -> SafeString:
 def nothing(content: str, icon_name: str, title: str) -> SafeString:
     """Returns an empty state; the block says what to do next."""
     return format_html('<div class="empty">{}<b>{}</b>{}</div>', icon(icon_name), title, content)
-
-
-@register.simple_block_tag
-def unindented(content: str) -> SafeString:
-    """Returns the block without indentation, which a page of thousands of elements would repeat."""
-    return SafeString(INDENTATION.sub("\n", content))
 
 
 @dataclass(frozen=True, slots=True)

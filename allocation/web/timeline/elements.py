@@ -1,11 +1,8 @@
-"""The elements of a timeline: rows, bars and cells, and the view options."""
+"""The parts of a timeline: rows, bars and cells, and the view options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
 
 from allocation.web.timeline.span import Span
 
@@ -13,8 +10,6 @@ ROW = 28
 SLOT_ROW = 20
 Gang = tuple[str, datetime, datetime]
 """A booking's label and one of its windows."""
-BAR_IMAGE = mark_safe('role="img"')
-"""The role of a bar without a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +37,6 @@ class Bar:
     move: str = ""
     starts: float = 0
     ends: float = 0
-
-    @property
-    def tag(self) -> str:
-        """Returns the element's name: a link if it has an address."""
-        return "a" if self.href else "span"
-
-    @property
-    def attributes(self) -> SafeString:
-        """Returns the element's attributes.
-
-        Built in Python because a page has thousands of bars. Its name is also what a pointer reads on it,
-        which `timeline.js` sets: twice in the page it would be a tenth of its size.
-        """
-        opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
-        return format_html(
-            '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
-            ' data-key="{}"{}{} aria-label="{}"',
-            *(opens, self.css, self.left, self.width, self.top, self.height, self.key),
-            format_html(' data-gpus="{}"', self.gpus) if self.gpus > 1 else "",
-            self._drag_attributes,
-            self.name,
-        )
-
-    @property
-    def _drag_attributes(self) -> SafeString | str:
-        if not self.move:
-            return ""
-        return format_html(' data-move="{} {} {}"', self.move, int(self.starts), int(self.ends))
 
 
 @dataclass(frozen=True, slots=True)
