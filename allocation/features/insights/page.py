@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.features.insights.capacity_hours import CapacityHours
+from allocation.features.insights.cards import asks_for_cards, cards_address, cards_page
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.compare import own_comparison, site_comparison
 from allocation.features.insights.figures import (
@@ -45,7 +46,6 @@ from allocation.features.insights.services import (
     rows_of,
     sums_by_name,
 )
-from allocation.points import FIGURE_CARDS, BookingCard
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.times import length_words
@@ -110,6 +110,8 @@ class NounRow:
 def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the figures of a project, a lab or the organisation (`?weeks=4&project=&by=class`)."""
     now = timezone.now()
+    if asks_for_cards(request):
+        return cards_page(request, actor, now)
     question = _read(request, OWN_NOUNS, now)
     whose = own_figures(actor, request.GET.get("project", ""), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
@@ -122,7 +124,6 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
-        "cards": _cards(actor, request, now),
         "compare": f"/t/{actor.tenant_slug}/insights/compare?{urlencode({'project': owner})}",
         "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': owner})}",
         "is_site": False,
@@ -136,12 +137,13 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
 def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the figures of all organisations together."""
     now = timezone.now()
+    if asks_for_cards(request):
+        return cards_page(request, None, now)
     question = _read(request, SITE_NOUNS, now)
     marks = _changed(partial(rule_changes, None), question)
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
     context |= {"log": "/ops/log", "whose": "All organisations", "compare": "/ops/insights/compare"}
     context["is_site"] = True
-    context["cards"] = _cards(None, request, now)
     return render(request, "insights/page.html", context)
 
 
@@ -293,14 +295,9 @@ def _context(  # noqa: PLR0913 (named parts of one page)
             for noun in (SITE_NOUNS if whose.tenant_id is None else OWN_NOUNS)
         ],
         "weeks": weeks,
+        "cards_url": cards_address(request),
         "csv": f"{request.path}.csv{_here(weeks, question.by, owner)}",
     }
-
-
-def _cards(actor: Actor | None, request: HttpRequest, now: datetime) -> list[BookingCard]:
-    """The cards of other features, if they have something to show."""
-    query = {name: str(value) for name, value in request.GET.items()}
-    return [found for card in FIGURE_CARDS if (found := card(actor, query, now)) is not None]
 
 
 def _here(weeks: str, by: str, owner: str) -> str:

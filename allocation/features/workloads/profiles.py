@@ -83,11 +83,7 @@ class Profile:
     @property
     def judged(self) -> tuple[FinishedRun, ...]:
         """The newest runs that were measured well enough to be judged, by their memory at least."""
-        known = (
-            run
-            for run in self.runs
-            if run.devices and max(run.coverage, run.memory_coverage) >= ENOUGH
-        )
+        known = (run for run in self.runs if run.devices and max(run.coverage, run.memory_coverage) >= ENOUGH)
         return tuple(islice(known, JUDGED))
 
 
