@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import slugify
 
 from tenants.platform.errors import Refused
 from tenants.platform.nouns import unit_noun
@@ -105,6 +106,23 @@ def kpi(name: str, value: object, unit: str = "", note: str = "", figure: str = 
         value,
         format_html(" <small>{}</small>", unit) if unit else "",
         format_html('<dd class="d">{}</dd>', note) if note else "",
+    )
+
+
+MOST_ON_PHONES = 8
+"""Rows of a long list that a phone shows at first; `parts.css` has the same number."""
+
+
+@register.simple_tag
+def all_rows(count: int, noun: str, most: int = MOST_ON_PHONES) -> SafeString | str:
+    """Returns what shows all rows of a long list on a phone; it stands behind its element of class `few`.
+    Wider screens show all rows at once."""
+    if count <= most:
+        return ""
+    return format_html(
+        '<label class="all-rows"><input type="checkbox" id="all-{}"> All {}</label>',
+        slugify(noun),
+        counted(count, noun),
     )
 
 

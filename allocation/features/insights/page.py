@@ -39,6 +39,7 @@ from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
     Question,
+    currencies_of_tenants,
     currency_of,
     own_figures,
     owners_of,
@@ -264,6 +265,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
     nouns, names = sums_by_name(rows), _labels(question.by)
     weeks = str((question.days.ends - question.days.starts).days // 7)
     days = steps_of(question.days, question.step)
+    currencies = _currencies(question.by, nouns, currency)
     return {
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
@@ -287,7 +289,9 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "went": [
             (names.get(name, name), _went(found)) for name, found in nouns if found.capacity is not None
         ],
-        "nouns": [_noun_row(names.get(name, name), found, total, currency) for name, found in nouns],
+        "nouns": [
+            _noun_row(names.get(name, name), found, total, currencies.get(name, "")) for name, found in nouns
+        ],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [(label, _here(key, question.by, owner), key == weeks) for key, label in RANGES.items()],
         "bys": [
@@ -413,6 +417,11 @@ def _noun_bars(
         keys.append((OTHERS, "p-unknown"))
         return bars_of(keys, [*parts.items()], "GPU-hours", changed)
     return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours", changed)
+
+
+def _currencies(by: str, nouns: list[tuple[str, Figures]], currency: str) -> dict[str, str]:
+    """The currency of each noun's spend: on the site's page each organisation has its own."""
+    return currencies_of_tenants() if by == "tenant" else {name: currency for name, _ in nouns}
 
 
 def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> NounRow:

@@ -108,6 +108,12 @@ def currency_of(tenant_id: UUID) -> str:
     return Account.objects.filter(tenant=tenant_id).values_list("currency", flat=True).first() or "EUR"
 
 
+def currencies_of_tenants() -> dict[str, str]:
+    """The currency of each organisation's budgets, by its slug."""
+    rows = Account.objects.exclude(tenant=None).order_by("tenant__slug", "id").distinct("tenant__slug")
+    return dict(rows.values_list("tenant__slug", "currency"))
+
+
 def rows_of(whose: Whose, question: Question, now: datetime) -> list[tuple[date, str, Figures]]:
     """The figures by step and noun: in order of time, the most GPU-hours first."""
     table: Table = figures_of(whose, question.days, question.by, question.step, now)
