@@ -45,6 +45,7 @@ from allocation.features.insights.services import (
     owners_of,
     question_read,
     rows_of,
+    spend_of_all,
     sums_by_name,
 )
 from allocation.queries.bookings.money.spending import RENTED
@@ -217,8 +218,11 @@ def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: dat
     total = sum_of(found for _, _, found in rows)
     before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
     currency = currency_of(tenant_id) if tenant_id else ""
+    tiles = _tiles(total, before, currency)
+    if tenant_id is None:
+        tiles.append(("Spend", spend_of_all(sums_by_name(rows)), "of all organisations"))
     return {
-        "tiles": _tiles(total, before, currency),
+        "tiles": tiles,
         "use": _use_bars(rows, steps_of(question.days, question.step)),
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
@@ -274,6 +278,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "tiles": _tiles(total, before, currency),
         "use": _use_bars(rows, days, marks.steps),
         "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
+        "spend": _noun_bars(rows, days, nouns, names, marks.steps, currency) if currency else None,
         "changed": marks.steps,
         "changed_before": marks.before,
         "shows_changes": marks.is_shown,
@@ -406,17 +411,20 @@ def _noun_bars(
     nouns: list[tuple[str, Figures]],
     names: dict[str, str],
     changed: Sequence[StepChanges],
+    currency: str = "",
 ) -> object:
-    """The GPU-hours of the largest nouns, and of all others together."""
+    """The GPU-hours of the largest nouns, or with a currency their spend, and of all others together."""
+    unit = currency or "GPU-hours"
     shown = [name for name, found in nouns[: len(NOUN_SHADES)] if found.gpu_hours]
     keys = [(names.get(name, name), css) for name, css in zip(shown, NOUN_SHADES, strict=False)]
     parts = {day: [Decimal(0)] * (len(shown) + 1) for day in days}
     for day, name, found in rows:
-        parts[day][shown.index(name) if name in shown else -1] += found.gpu_hours
+        value = (found.spend or Decimal(0)) if currency else found.gpu_hours
+        parts[day][shown.index(name) if name in shown else -1] += value
     if any(values[-1] for values in parts.values()):
         keys.append((OTHERS, "p-unknown"))
-        return bars_of(keys, [*parts.items()], "GPU-hours", changed)
-    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours", changed)
+        return bars_of(keys, [*parts.items()], unit, changed)
+    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], unit, changed)
 
 
 def _currencies(by: str, nouns: list[tuple[str, Figures]], currency: str) -> dict[str, str]:
