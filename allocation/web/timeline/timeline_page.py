@@ -18,9 +18,8 @@ from allocation.services.quotes.free_times import free_times_read
 from allocation.web.bookings.request_panel.panel import panel_context
 from allocation.web.parts.times import clock
 from allocation.web.timeline.calendar import gpu_days, gpu_span, month_span, month_weeks, moved
-from allocation.web.timeline.elements import Group, ViewOptions
+from allocation.web.timeline.elements import Group, ViewOptions, rows_element
 from allocation.web.timeline.grid import grid_groups
-from allocation.web.timeline.row_elements import rows_element
 from allocation.web.timeline.span import (
     DEFAULT_ZOOM,
     LABEL_EDGE,

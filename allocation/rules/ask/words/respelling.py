@@ -215,8 +215,8 @@ def _clock_in_words(found: re.Match[str]) -> str:
 
 def _part_of_day(found: re.Match[str]) -> str:
     """`freitagnachmittag` as `friday afternoon`."""
-    day, part = re.fullmatch(rf"({_DAY})({'|'.join(_PARTS)})s?", found[0]).groups()  # type: ignore[union-attr]
-    return f"{_DAYS[day]} {_PARTS[part]}"
+    day = next(each for each in _DAYS if found[0].startswith(each))
+    return f"{_DAYS[day]} {_PARTS[found[0].removeprefix(day).removesuffix('s')]}"
 
 
 def _days_together(found: re.Match[str]) -> str:
