@@ -4,6 +4,7 @@
 // A part may narrow to one booking with data-live-booking="BK-12". With data-live-version, and an
 // element with data-event for each event, it is not fetched for what it shows already.
 // data-live-now: the part is fetched as soon as the page is there, because it takes longer than the page.
+// With data-live-now="wide" a phone has the part's link only, because the page is long enough.
 // Without data-live-url the page's own address is fetched and the element of the same id is taken
 // from it.
 // A part is replaced whole, at most once a second, and keeps scroll positions and focus.
@@ -130,6 +131,7 @@ export function refreshAll() {
 }
 
 function refreshFor(part, reason) {
+  if (part.dataset.liveNow === 'wide' && !matchMedia('(min-width: 761px)').matches) return;
   reasons.set(part.id, [...(reasons.get(part.id) ?? []), reason]);
   refreshSoon(part);
 }
@@ -204,11 +206,12 @@ function keep(part) {
     element.dataset.keepScroll ?? '', element.scrollLeft, element.scrollTop,
   ]);
   const open = [...part.querySelectorAll('details[id]')].map((each) => [each.id, each.open]);
+  const all = [...part.querySelectorAll('.all-rows > :checked')].map((each) => each.id);
   const active = part.contains(document.activeElement) ? document.activeElement : null;
-  return { scrolls, open, focus: active && (active.dataset.key || active.id) };
+  return { scrolls, open, all, focus: active && (active.dataset.key || active.id) };
 }
 
-function restore(part, { scrolls, open, focus }) {
+function restore(part, { scrolls, open, all, focus }) {
   for (const [name, left, top] of scrolls) {
     const element = name ? part.querySelector(`[data-keep-scroll="${CSS.escape(name)}"]`) : part;
     if (element) { element.scrollLeft = left; element.scrollTop = top; }
@@ -216,6 +219,10 @@ function restore(part, { scrolls, open, focus }) {
   for (const [id, isOpen] of open) {
     const details = document.getElementById(id);
     if (details) details.open = isOpen;
+  }
+  for (const id of all) {
+    const tick = document.getElementById(id);
+    if (tick) tick.checked = true;
   }
   if (!focus) return;
   const same = part.querySelector(`[data-key="${CSS.escape(focus)}"]`) || document.getElementById(focus);

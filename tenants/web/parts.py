@@ -1,6 +1,5 @@
 """Template tags of shared parts: icons, pills, fields, empty states."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +10,13 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import slugify
 
 from tenants.platform.errors import Refused
 from tenants.platform.nouns import unit_noun
 from tenants.services.input_values import seconds_read, seconds_words
 
 register = template.Library()
-INDENTATION = re.compile(r"\n\s*")
 
 
 @register.simple_tag
@@ -41,12 +40,6 @@ def pill(kind: str, icon_name: str, word: str) -> SafeString:
 def nothing(content: str, icon_name: str, title: str) -> SafeString:
     """Returns an empty state; the block says what to do next."""
     return format_html('<div class="empty">{}<b>{}</b>{}</div>', icon(icon_name), title, content)
-
-
-@register.simple_block_tag
-def unindented(content: str) -> SafeString:
-    """Returns the block without indentation, which a page of thousands of elements would repeat."""
-    return SafeString(INDENTATION.sub("\n", content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +106,23 @@ def kpi(name: str, value: object, unit: str = "", note: str = "", figure: str = 
         value,
         format_html(" <small>{}</small>", unit) if unit else "",
         format_html('<dd class="d">{}</dd>', note) if note else "",
+    )
+
+
+MOST_ON_PHONES = 8
+"""Rows of a long list that a phone shows at first; `parts.css` has the same number."""
+
+
+@register.simple_tag
+def all_rows(count: int, noun: str, most: int = MOST_ON_PHONES) -> SafeString | str:
+    """Returns what shows all rows of a long list on a phone; it stands behind its element of class `few`.
+    Wider screens show all rows at once."""
+    if count <= most:
+        return ""
+    return format_html(
+        '<label class="all-rows"><input type="checkbox" id="all-{}"> All {}</label>',
+        slugify(noun),
+        counted(count, noun),
     )
 
 

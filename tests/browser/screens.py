@@ -73,6 +73,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tenant_admin": (
         ("insights", "/t/helix/insights"),
+        ("insights-cards", "/t/helix/insights?part=cards"),
         ("insights-compare", "/t/helix/insights/compare"),
         ("heatmap", "/t/helix/heatmap"),
         ("capacity", "/t/helix/capacity"),

@@ -31,7 +31,7 @@ from tenants.platform.labels import Labels, Reference
 from tenants.platform.rest.fields import Strict, Text, Whole
 
 # Words without which no text is an array.
-_MANY = re.compile(r"array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
+_MANY = re.compile(r"sweep|array|runs?\b|jobs?\b|tasks?\b|elements?\b", re.IGNORECASE)
 
 
 class AskIn(serializers.DictField):

@@ -74,11 +74,8 @@ WHERE NOT isempty(d.span) AND {OF_GPUS} AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
-_PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
-_ESTIMATED = f"r.tensor_avg IS NOT NULL AND {_PEAK} IS NOT NULL"
-_TFLOPS = f"r.tensor_avg::numeric / 100 * {_PEAK} * {WHOLE}"
+_UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
 # The network of a booking is that of its whole run, in equal parts for its GPUs of the node.
-_LINKS = "(coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0) + coalesce(n.kb, 0))::numeric"
 _NETWORK = """
 LEFT JOIN (
   SELECT h.booking_id, h.node_id,
@@ -87,33 +84,56 @@ LEFT JOIN (
   JOIN allocation_allocation x ON x.booking_id = h.booking_id AND x.state IN ('active', 'releasing', 'ended')
   JOIN allocation_gpu y ON y.id = x.gpu_id AND y.node_id = h.node_id
   WHERE h.network_seconds > 0 AND h.at >= %(starts)s
-  GROUP BY h.id) n ON n.booking_id = a.booking_id AND n.node_id = g.node_id
+  GROUP BY h.id) n ON n.booking_id = g.booking_id AND n.node_id = g.node_id
 """
-_UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
-_USE = f"""
-SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE {_UNUSED}), 0),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE ({_UNUSED}) AND w.at IS NOT NULL), 0),
-  coalesce(sum(r.measured * {WHOLE}), 0),
-  coalesce(sum(r.measured * r.busy_avg::numeric * {WHOLE}), 0),
-  coalesce(sum(r.energy_mj), 0),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.energy_mj IS NOT NULL), 0),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.bandwidth_avg IS NOT NULL), 0),
-  coalesce(sum(r.seconds * r.bandwidth_avg::numeric * {WHOLE}), 0),
-  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.tensor_avg IS NOT NULL), 0),
-  coalesce(sum(r.seconds * r.tensor_avg::numeric * {WHOLE}), 0),
-  coalesce(sum(r.seconds * {_LINKS}) FILTER (WHERE {_ESTIMATED}), 0),
-  coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED}), 0),
-  coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0),
-  coalesce(sum(r.energy_mj) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0)
+# Readings are summed up by allocation and day first: what they are weighed with is that of the allocation,
+# and there are hundreds of readings for each.
+_READINGS = f"""
+SELECT a.id, a.booking_id, g.node_id, g.gpu_class_id, g.model_id, {WHOLE} AS whole,
+  (r.at AT TIME ZONE 'UTC')::date AS day, sum(r.seconds) AS seconds,
+  sum(r.seconds) FILTER (WHERE {_UNUSED}) AS unused,
+  sum(r.seconds) FILTER (WHERE ({_UNUSED}) AND w.at IS NOT NULL) AS dark,
+  sum(r.measured) AS measured,
+  sum(r.measured * r.busy_avg::numeric) AS busy,
+  sum(r.energy_mj) AS energy_mj,
+  sum(r.seconds) FILTER (WHERE r.energy_mj IS NOT NULL) AS with_energy,
+  sum(r.seconds) FILTER (WHERE r.bandwidth_avg IS NOT NULL) AS with_bandwidth,
+  sum(r.seconds * r.bandwidth_avg::numeric) AS bandwidth,
+  sum(r.seconds) FILTER (WHERE r.tensor_avg IS NOT NULL) AS with_tensor,
+  sum(r.seconds * r.tensor_avg::numeric) AS tensor,
+  sum(r.seconds * (coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric)
+    FILTER (WHERE r.tensor_avg IS NOT NULL) AS links,
+  sum(r.seconds * r.tensor_avg::numeric) FILTER (WHERE r.energy_mj > 0) AS tensor_with_energy,
+  sum(r.energy_mj) FILTER (WHERE r.tensor_avg IS NOT NULL AND r.energy_mj > 0) AS tensor_mj
 FROM allocation_gpuuse r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
+JOIN allocation_booking b ON b.id = a.booking_id
 LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
   ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
-{_NETWORK}
-{_WHO.format(booking="a.booking_id")}
 WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {_WHOSE}
+GROUP BY a.id, g.id, day
+"""  # noqa: S608
+_PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
+_USE = f"""
+SELECT {{name}}, g.day, sum(g.seconds * g.whole),
+  coalesce(sum(g.unused * g.whole), 0),
+  coalesce(sum(g.dark * g.whole), 0),
+  coalesce(sum(g.measured * g.whole), 0),
+  coalesce(sum(g.busy * g.whole), 0),
+  coalesce(sum(g.energy_mj), 0),
+  coalesce(sum(g.with_energy * g.whole), 0),
+  coalesce(sum(g.with_bandwidth * g.whole), 0),
+  coalesce(sum(g.bandwidth * g.whole), 0),
+  coalesce(sum(g.with_tensor * g.whole), 0),
+  coalesce(sum(g.tensor * g.whole), 0),
+  coalesce(sum(g.links + g.with_tensor * coalesce(n.kb, 0)::numeric) FILTER (WHERE {_PEAK} IS NOT NULL), 0),
+  coalesce(sum(g.tensor / 100 * {_PEAK} * g.whole), 0),
+  coalesce(sum(g.tensor_with_energy / 100 * {_PEAK} * g.whole), 0),
+  coalesce(sum(g.tensor_mj) FILTER (WHERE {_PEAK} IS NOT NULL), 0)
+FROM ({_READINGS}) g
+{_NETWORK}
+{_WHO.format(booking="g.booking_id")}
 GROUP BY 1, 2
 """  # noqa: S608
 # A first start is that of the first run; the wait counts from the earliest start that was requested.

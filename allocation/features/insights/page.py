@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from allocation.features.insights.capacity_hours import CapacityHours
+from allocation.features.insights.cards import asks_for_cards, cards_address, cards_page
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.compare import own_comparison, site_comparison
 from allocation.features.insights.figures import (
@@ -38,14 +39,15 @@ from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
     Question,
+    currencies_of_tenants,
     currency_of,
     own_figures,
     owners_of,
     question_read,
     rows_of,
+    spend_of_all,
     sums_by_name,
 )
-from allocation.points import FIGURE_CARDS, BookingCard
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.web.parts.times import length_words
@@ -110,6 +112,8 @@ class NounRow:
 def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Shows the figures of a project, a lab or the organisation (`?weeks=4&project=&by=class`)."""
     now = timezone.now()
+    if asks_for_cards(request):
+        return cards_page(request, actor, now)
     question = _read(request, OWN_NOUNS, now)
     whose = own_figures(actor, request.GET.get("project", ""), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
@@ -122,7 +126,6 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
-        "cards": _cards(actor, request, now),
         "compare": f"/t/{actor.tenant_slug}/insights/compare?{urlencode({'project': owner})}",
         "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': owner})}",
         "is_site": False,
@@ -136,12 +139,13 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
 def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     """Shows the figures of all organisations together."""
     now = timezone.now()
+    if asks_for_cards(request):
+        return cards_page(request, None, now)
     question = _read(request, SITE_NOUNS, now)
     marks = _changed(partial(rule_changes, None), question)
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
     context |= {"log": "/ops/log", "whose": "All organisations", "compare": "/ops/insights/compare"}
     context["is_site"] = True
-    context["cards"] = _cards(None, request, now)
     return render(request, "insights/page.html", context)
 
 
@@ -214,8 +218,11 @@ def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: dat
     total = sum_of(found for _, _, found in rows)
     before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
     currency = currency_of(tenant_id) if tenant_id else ""
+    tiles = _tiles(total, before, currency)
+    if tenant_id is None:
+        tiles.append(("Spend", spend_of_all(sums_by_name(rows)), "of all organisations"))
     return {
-        "tiles": _tiles(total, before, currency),
+        "tiles": tiles,
         "use": _use_bars(rows, steps_of(question.days, question.step)),
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
@@ -262,6 +269,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
     nouns, names = sums_by_name(rows), _labels(question.by)
     weeks = str((question.days.ends - question.days.starts).days // 7)
     days = steps_of(question.days, question.step)
+    currencies = _currencies(question.by, nouns, currency)
     return {
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
@@ -270,6 +278,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "tiles": _tiles(total, before, currency),
         "use": _use_bars(rows, days, marks.steps),
         "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
+        "spend": _noun_bars(rows, days, nouns, names, marks.steps, currency) if currency else None,
         "changed": marks.steps,
         "changed_before": marks.before,
         "shows_changes": marks.is_shown,
@@ -285,7 +294,9 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "went": [
             (names.get(name, name), _went(found)) for name, found in nouns if found.capacity is not None
         ],
-        "nouns": [_noun_row(names.get(name, name), found, total, currency) for name, found in nouns],
+        "nouns": [
+            _noun_row(names.get(name, name), found, total, currencies.get(name, "")) for name, found in nouns
+        ],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [(label, _here(key, question.by, owner), key == weeks) for key, label in RANGES.items()],
         "bys": [
@@ -293,14 +304,9 @@ def _context(  # noqa: PLR0913 (named parts of one page)
             for noun in (SITE_NOUNS if whose.tenant_id is None else OWN_NOUNS)
         ],
         "weeks": weeks,
+        "cards_url": cards_address(request),
         "csv": f"{request.path}.csv{_here(weeks, question.by, owner)}",
     }
-
-
-def _cards(actor: Actor | None, request: HttpRequest, now: datetime) -> list[BookingCard]:
-    """The cards of other features, if they have something to show."""
-    query = {name: str(value) for name, value in request.GET.items()}
-    return [found for card in FIGURE_CARDS if (found := card(actor, query, now)) is not None]
 
 
 def _here(weeks: str, by: str, owner: str) -> str:
@@ -405,17 +411,25 @@ def _noun_bars(
     nouns: list[tuple[str, Figures]],
     names: dict[str, str],
     changed: Sequence[StepChanges],
+    currency: str = "",
 ) -> object:
-    """The GPU-hours of the largest nouns, and of all others together."""
+    """The GPU-hours of the largest nouns, or with a currency their spend, and of all others together."""
+    unit = currency or "GPU-hours"
     shown = [name for name, found in nouns[: len(NOUN_SHADES)] if found.gpu_hours]
     keys = [(names.get(name, name), css) for name, css in zip(shown, NOUN_SHADES, strict=False)]
     parts = {day: [Decimal(0)] * (len(shown) + 1) for day in days}
     for day, name, found in rows:
-        parts[day][shown.index(name) if name in shown else -1] += found.gpu_hours
+        value = (found.spend or Decimal(0)) if currency else found.gpu_hours
+        parts[day][shown.index(name) if name in shown else -1] += value
     if any(values[-1] for values in parts.values()):
         keys.append((OTHERS, "p-unknown"))
-        return bars_of(keys, [*parts.items()], "GPU-hours", changed)
-    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], "GPU-hours", changed)
+        return bars_of(keys, [*parts.items()], unit, changed)
+    return bars_of(keys, [(day, values[:-1]) for day, values in parts.items()], unit, changed)
+
+
+def _currencies(by: str, nouns: list[tuple[str, Figures]], currency: str) -> dict[str, str]:
+    """The currency of each noun's spend: on the site's page each organisation has its own."""
+    return currencies_of_tenants() if by == "tenant" else {name: currency for name, _ in nouns}
 
 
 def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> NounRow:

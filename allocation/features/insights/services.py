@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from uuid import UUID
 
 from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
@@ -10,7 +11,7 @@ from allocation.queries.bookings.money.statement_files import statement_read
 from allocation.queries.bookings.money.statements import LAB
 from allocation.words.refusals import refusal_text
 from billing.models import Account
-from billing.rules import Period
+from billing.rules import Period, money_text
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_read, projects_seen
 from tenants.platform.errors import invalid
@@ -108,6 +109,12 @@ def currency_of(tenant_id: UUID) -> str:
     return Account.objects.filter(tenant=tenant_id).values_list("currency", flat=True).first() or "EUR"
 
 
+def currencies_of_tenants() -> dict[str, str]:
+    """The currency of each organisation's budgets, by its slug."""
+    rows = Account.objects.exclude(tenant=None).order_by("tenant__slug", "id").distinct("tenant__slug")
+    return dict(rows.values_list("tenant__slug", "currency"))
+
+
 def rows_of(whose: Whose, question: Question, now: datetime) -> list[tuple[date, str, Figures]]:
     """The figures by step and noun: in order of time, the most GPU-hours first."""
     table: Table = figures_of(whose, question.days, question.by, question.step, now)
@@ -120,3 +127,13 @@ def sums_by_name(rows: list[tuple[date, str, Figures]]) -> list[tuple[str, Figur
     names = {name for _, name, _ in rows}
     sums = [(name, sum_of(found for _, other, found in rows if other == name)) for name in names]
     return sorted(sums, key=lambda each: (-each[1].gpu_hours, each[0]))
+
+
+def spend_of_all(tenants: list[tuple[str, Figures]]) -> str:
+    """What all organisations were charged, by their figures: the sum of each currency."""
+    currencies, sums = currencies_of_tenants(), dict[str, Decimal]()
+    for name, found in tenants:
+        if found.spend:
+            currency = currencies.get(name, "EUR")
+            sums[currency] = sums.get(currency, Decimal(0)) + found.spend
+    return " + ".join(money_text(amount, currency) for currency, amount in sorted(sums.items())) or "nothing"

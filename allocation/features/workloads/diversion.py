@@ -122,12 +122,13 @@ def diversion_states(
     chosen = {
         (each.project_id, each.workload): each for each in Diversion.objects.filter(project__in=projects)
     }
-    ids = [run.id for runs in workloads.values() for run in runs] if chosen else []
+    of = {key: chosen.get(key) or chosen.get((key[0], "")) for key in workloads}
+    ids = [run.id for key, runs in workloads.items() if of[key] is not None for run in runs]
     rows = BookingEvent.objects.filter(booking__in=ids, kind=EVENT).values_list("booking", "at", "detail")
     events = {booking: (at, detail) for booking, at, detail in rows}
     found = {}
     for key, runs in workloads.items():
-        row = chosen.get(key) or chosen.get((key[0], ""))
+        row = of[key]
         if row is None:
             found[key] = DiversionState(Diversion.Mode.SUGGEST, None)
             continue

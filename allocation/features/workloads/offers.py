@@ -38,6 +38,9 @@ WHERE workload <> '' GROUP BY workload ORDER BY max(submitted) DESC LIMIT %(most
 """
 
 
+Sites = dict[str, Site]
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """An advice of a workload: how often quotes showed it, how many bookings took it, and what their
@@ -71,10 +74,22 @@ def quote_advice_read(quoted: Quoted, now: datetime) -> Iterable[Advice]:
     return found
 
 
-def advice_for(project: Project, name: str, profiles: Sequence[Profile], ask: AskDocument) -> list[Advice]:
-    """The advice for a request, with what the site offers on its first class. No other class is
-    suggested where the project has turned that off."""
-    found = advice_of(profiles, ask, site_of(ask)) if profiles and ask.classes else []
+def advice_for(
+    project: Project,
+    name: str,
+    profiles: Sequence[Profile],
+    ask: AskDocument,
+    sites: Sites | None = None,
+) -> list[Advice]:
+    """The advice for a request, with what the site offers on its first class: `sites` has that of the
+    classes that the same answer has read. No other class is suggested where the project has turned
+    that off."""
+    if not profiles or not ask.classes:
+        return []
+    sites = {} if sites is None else sites
+    if ask.classes[0] not in sites:
+        sites[ask.classes[0]] = site_of(ask)
+    found = advice_of(profiles, ask, sites[ask.classes[0]])
     is_off = any(each.code == "class" for each in found) and mode_of(project, name)[0] == Diversion.Mode.OFF
     return [each for each in found if not (is_off and each.code == "class")]
 

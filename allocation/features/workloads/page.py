@@ -25,7 +25,14 @@ from allocation.features.workloads.diversion import (
     diversions_of,
 )
 from allocation.features.workloads.models import Diversion
-from allocation.features.workloads.offers import ADVICE, Effect, advice_for, effects_of, usual_ask
+from allocation.features.workloads.offers import (
+    ADVICE,
+    Effect,
+    Sites,
+    advice_for,
+    effects_of,
+    usual_ask,
+)
 from allocation.features.workloads.profiles import LEAST_JUDGED, Profile
 from allocation.features.workloads.rates import LEAST_RUNS
 from allocation.features.workloads.runs import FinishedRun
@@ -202,12 +209,16 @@ def _costs(state: DiversionState, currency: str) -> list[tuple[str, str]]:
     ]
 
 
-def advice_shown(actor: Actor, found: Workload, profiles: Iterable[Profile]) -> list[AdviceShown]:
+def advice_shown(
+    actor: Actor, found: Workload, profiles: Iterable[Profile], sites: Sites | None = None
+) -> list[AdviceShown]:
     """Returns the advice for the next booking on each class, as the newest run there was booked."""
     labels, zone = class_labels(), zone_of(actor.time_zone)
+    sites = {} if sites is None else sites
     shown = []
     for profile in profiles:
-        for each in advice_for(found.project, found.name, found.profiles, usual_ask(profile.runs[0])):
+        ask = usual_ask(profile.runs[0])
+        for each in advice_for(found.project, found.name, found.profiles, ask, sites):
             text = document_text(each.ask, zone) if each.ask is not None else ""
             query = {"q": text, "project": found.project.slug, "work": found.name}
             query["labels"] = f"{ADVICE}={each.code}"
@@ -343,12 +354,13 @@ def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         return None
     projects = projects_with_workloads(actor)
     of = [each for each in projects if each.slug == query.get("project")] or projects
-    recent = _recent(workloads_of(of), now)
+    recent = _recent(workloads_of(of), now)[:MOST_SEARCHED]
     states, labels = _states(each for each, _ in recent), class_labels()
     found: list[Change] = []
-    for each, runs in recent[:MOST_SEARCHED]:
+    sites: Sites = {}
+    for each, runs in recent:
         state = states[each.project.id, each.name]
-        advice = advice_shown(actor, each, each.profiles[:1])
+        advice = advice_shown(actor, each, each.profiles[:1], sites)
         if advice or state.runs:
             shown, currency = profile_shown(each.profiles[0], labels, now), each.profiles[0].currency
             href = f"/t/{actor.tenant_slug}/workloads/{each.project.slug}/{each.name}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from statistics import median
 
 from allocation.features.workloads.rates import Run, rates_of
@@ -82,8 +83,8 @@ class Profile:
     @property
     def judged(self) -> tuple[FinishedRun, ...]:
         """The newest runs that were measured well enough to be judged, by their memory at least."""
-        known = [run for run in self.runs if max(run.coverage, run.memory_coverage) >= ENOUGH]
-        return tuple(known[:JUDGED])
+        known = (run for run in self.runs if run.devices and max(run.coverage, run.memory_coverage) >= ENOUGH)
+        return tuple(islice(known, JUDGED))
 
 
 def profiles_of(runs: Iterable[FinishedRun]) -> list[Profile]:
@@ -109,7 +110,8 @@ def rated_runs(runs: Iterable[FinishedRun]) -> list[Run]:
 def verdict_of(runs: Sequence[FinishedRun]) -> Verdict | None:
     """The bottleneck that most of the newest runs have; None: fewer than two were measured well enough,
     or they differ."""
-    judged = [found for run in runs if (found := run_bottleneck(run)).kind != "unknown"][:JUDGED]
+    found = (run_bottleneck(run) for run in runs if run.devices)
+    judged = list(islice((each for each in found if each.kind != "unknown"), JUDGED))
     if len(judged) < LEAST_JUDGED:
         return None
     ((kind, agreed),) = Counter(each.kind for each in judged).most_common(1)
@@ -141,8 +143,9 @@ def _profile(runs: list[FinishedRun], rates: dict[str, WorkRate]) -> Profile:
     rate = None if first.slice else rates.get(first.gpu_class)
     unit = rate.unit if rate else first.unit
     in_unit = [run for run in runs if run.unit == unit and (rate is None or _is_of_series(run, rate))]
-    held = sum(run.held for run in runs)
-    works = [signals for run in runs if run.coverage >= ENOUGH and (signals := run.signals) is not None]
+    measured = [run for run in runs if run.devices]
+    held = sum(run.held for run in measured)
+    works = [signals for run in measured if run.coverage >= ENOUGH and (signals := run.signals) is not None]
     # Of one or two runs a figure is shown, and no rate is learnt.
     costs = [run.cost_per_unit for run in in_unit if run.cost_per_unit is not None]
     energy = [
@@ -157,10 +160,10 @@ def _profile(runs: list[FinishedRun], rates: dict[str, WorkRate]) -> Profile:
         gpus=Counter(run.gpus for run in runs).most_common(1)[0][0],
         runs=tuple(runs),
         rate=rate,
-        coverage=sum(run.coverage * run.held for run in runs) / held if held else 0.0,
-        memory_coverage=sum(run.memory_coverage * run.held for run in runs) / held if held else 0.0,
+        coverage=sum(run.coverage * run.held for run in measured) / held if held else 0.0,
+        memory_coverage=sum(run.memory_coverage * run.held for run in measured) / held if held else 0.0,
         busy=_median(signals.busy for signals in works),
-        idle=_median(run.idle for run in runs if run.coverage >= ENOUGH),
+        idle=_median(run.idle for run in measured if run.coverage >= ENOUGH),
         tensor=_median(signals.tensor for signals in works),
         bandwidth=_median(signals.bandwidth for signals in works),
         peak_memory_mb=max(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -275,34 +275,32 @@ class FinishedRun:
 def runs_of(project_id: UUID, name: str, *, with_use: bool = True) -> list[FinishedRun]:
     """The newest finished runs of a workload in a project, the newest first."""
     facts = {"projects": [project_id], "name": name, "least": LEAST_MEASURED, "most": MOST_RUNS}
-    runs = [_run(row) for row in _rows(_OF_ONE, facts)]
-    return _with_use(runs) if with_use else runs
+    return _runs(_rows(_OF_ONE, facts), with_use=with_use)
 
 
 def runs_of_projects(projects: Iterable[UUID], *, with_use: bool = True) -> list[FinishedRun]:
     """The newest finished runs of all workloads of projects, the newest first."""
     facts = {"projects": list(projects), "least": LEAST_MEASURED, "most": MOST_LISTED}
-    runs = [_run(row) for row in _rows(_OF_ALL, facts)]
-    return _with_use(runs) if with_use else runs
+    return _runs(_rows(_OF_ALL, facts), with_use=with_use)
 
 
-def _with_use(runs: list[FinishedRun]) -> list[FinishedRun]:
+def _runs(rows: Sequence[Sequence[Any]], *, with_use: bool) -> list[FinishedRun]:
     devices: dict[UUID, list[DeviceUse]] = {}
-    facts = {"bookings": [run.id for run in runs], "idle": IDLE_PERCENT}
-    for booking, *row in _rows(_DEVICES, facts) if runs else ():
-        devices.setdefault(booking, []).append(_device(row))
-    hosts = host_signals([run.id for run in runs])
-    return [
-        replace(run, devices=tuple(devices.get(run.id, ())), host=hosts.get(run.id, HostSignals()))
-        for run in runs
-    ]
+    hosts: Mapping[UUID, HostSignals] = {}
+    if with_use and rows:
+        bookings = [row[0] for row in rows]
+        for booking, *row in _rows(_DEVICES, {"bookings": bookings, "idle": IDLE_PERCENT}):
+            devices.setdefault(booking, []).append(_device(row))
+        # What ran on no device has no signals.
+        hosts = host_signals([*devices])
+    return [_run(row, tuple(devices.get(row[0], ())), hosts.get(row[0], HostSignals())) for row in rows]
 
 
-def _run(row: Sequence[Any]) -> FinishedRun:
+def _run(row: Sequence[Any], devices: Sequence[DeviceUse], host: HostSignals) -> FinishedRun:
     named = dict(zip(_RUN, row, strict=True))
     per_hour = named["per_hour"]
     named |= {"ask": json.loads(named["ask"]), "per_hour": None if per_hour is None else float(per_hour)}
-    return FinishedRun(**named)
+    return FinishedRun(**named, devices=devices, host=host)
 
 
 def _device(row: Sequence[Any]) -> DeviceUse:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from uuid import UUID
 
 from allocation.access import access_booking_to_change
@@ -33,14 +34,18 @@ class WorkloadTerms:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workload:
-    """A workload of a project, with its profiles and its newest runs, the newest first."""
+    """A workload of a project with its newest runs, the newest first."""
 
     project: Project
     name: str
     runs: tuple[FinishedRun, ...]
-    profiles: tuple[Profile, ...]
+
+    @cached_property
+    def profiles(self) -> tuple[Profile, ...]:
+        """What its runs have shown, by class and slice; not every reader of a workload needs it."""
+        return tuple(profiles_of(self.runs))
 
 
 def booking_workload_set(*, actor: Actor, reference: str, terms: WorkloadTerms, now: datetime) -> Booking:
@@ -83,10 +88,7 @@ def workloads_of(projects: list[Project], name: str = "", *, with_use: bool = Tr
     groups: dict[tuple[UUID, str], list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault((run.project_id, run.workload), []).append(run)
-    return [
-        Workload(of[project], each, tuple(rows), tuple(profiles_of(rows)))
-        for (project, each), rows in groups.items()
-    ]
+    return [Workload(of[project], each, tuple(rows)) for (project, each), rows in groups.items()]
 
 
 def workload_of_project(project: Project, name: str) -> Workload:

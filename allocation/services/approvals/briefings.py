@@ -30,19 +30,19 @@ class Briefing:
 def briefing_of(approval: Approval, now: datetime, *, is_system: bool = False) -> Briefing:
     """Returns the briefing of one request. Runs inside a transaction of its organisation, or with
     `is_system` as a program that sees every one."""
-    return briefings_of([approval], now, is_system=is_system)[approval.id]
+    return briefings_of([approval], now, [approval], is_system=is_system)[approval.id]
 
 
 def briefings_of(
     approvals: Sequence[Approval],
     now: datetime,
-    most_effects: int = 1,
+    with_effects: Sequence[Approval],
     *,
     is_system: bool = False,
 ) -> Mapping[UUID, Briefing]:
-    """Returns the briefings of requests; effects and alternatives of the first ones that wait."""
+    """Returns the briefings of requests; effects and alternatives of those `with_effects` that wait."""
     histories = histories_of(approvals, now)
-    waiting = [each for each in approvals if each.state == Approval.State.OPEN][:most_effects]
+    waiting = [each for each in with_effects if each.state == Approval.State.OPEN]
     dates = dates_of_series(approvals)
     groups = [dates.get(each.id, [each]) for each in waiting]
     found = zip(waiting, approval_effects(groups, now, is_system=is_system), strict=True)

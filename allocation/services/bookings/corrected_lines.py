@@ -46,7 +46,7 @@ class LineRules:
             if not is_tried or not self._refuses(found):
                 kept.setdefault(each.text, each)
             elif is_first:
-                is_first, nearest = False, self._nearest(found)
+                is_first, nearest = False, self._nearest(found, read)
                 kept |= {nearest.text: nearest} if nearest else {}
         return tuple(kept.values())
 
@@ -63,7 +63,7 @@ class LineRules:
             return refusal.code not in _OF_ALL_LINES
         return False
 
-    def _nearest(self, parsed: Parsed) -> Repair | None:
+    def _nearest(self, parsed: Parsed, read: Callable[[str], Parsed]) -> Repair | None:
         """Returns the first line that the rules offer instead. That of an array would be of one run."""
         if parsed.array is not None:
             return None
@@ -75,8 +75,19 @@ class LineRules:
         except Refused as refusal:
             shown = with_lines(refusal, ask, self.zone, parsed.repeat, parsed.tier or "")
             lines = (each["request"] for each in shown.alternatives if "request" in each)
-            return next((Repair(line, line) for line in lines), None)
+            return next(
+                (Repair(line, line) for line in lines if not self._moves_day(parsed, read(line))), None
+            )
         return None
+
+    def _moves_day(self, parsed: Parsed, other: Parsed) -> bool:
+        """Whether the other starts on another day than was said: a button that does so would book a day
+        that nobody meant."""
+        said = parsed.starts or parsed.not_before
+        if said is None or parsed.repeat is not None:
+            return False
+        found = other.starts or other.not_before
+        return found is not None and found.astimezone(self.zone).date() != said.astimezone(self.zone).date()
 
     def _check(self, parsed: Parsed, ask: AskDocument) -> None:
         """Raises the refusal of the line, with what would work."""

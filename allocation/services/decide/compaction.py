@@ -108,7 +108,7 @@ def _proposals(now: datetime) -> tuple[Proposal, ...]:
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     with gc_paused():
         plan = solve(snapshot, policy)
-    return propose(snapshot, plan, policy)
+        return propose(snapshot, plan, policy)
 
 
 def _compactions(found: Sequence[Proposal]) -> tuple[Compaction, ...]:

@@ -94,12 +94,12 @@ class ApprovalCard:
 
 
 def cards_of(
-    actor: Actor, approvals: Sequence[Approval], ctx: PageContext, most_effects: int = 0
+    actor: Actor, approvals: Sequence[Approval], ctx: PageContext, with_effects: Sequence[Approval] = ()
 ) -> list[ApprovalCard]:
     """Returns a card for each request; dates of a series are one card. The effect on others and an
-    alternative are computed for the first `most_effects` of those that wait."""
+    alternative are computed for those `with_effects` that wait."""
     dates = dates_of_series(approvals)
-    briefings = briefings_of(approvals, ctx.now, most_effects)
+    briefings = briefings_of(approvals, ctx.now, with_effects)
     budgets: dict[tuple[UUID, int, UUID | None], BudgetFigures | None] = {}
     cards = []
     for each in approvals:

@@ -58,13 +58,16 @@ def approvals_page(request: HttpRequest, actor: Actor) -> HttpResponse:
     mine = seen.filter(asker=actor.user_id, state=Approval.State.OPEN)
     over = seen.exclude(state=Approval.State.OPEN).order_by("-decided", "id")
     shown = first_dates(waiting[:MOST_READ])[:MOST_SHOWN]
-    cards = cards_of(actor, shown, ctx, MOST_EFFECTS)
+    own = first_dates(mine[:MOST_READ])[:MOST_SHOWN]
+    decided = first_dates(over[:MOST_DECIDED])
+    found = cards_of(actor, [*shown, *own, *decided], ctx, [*shown[:MOST_EFFECTS], *own[:1]])
+    cards, rest = found[: len(shown)], found[len(shown) :]
     context = {
         "cards": cards,
         "total": waiting.count(),
-        "mine": cards_of(actor, first_dates(mine[:MOST_READ])[:MOST_SHOWN], ctx, 1),
+        "mine": rest[: len(own)],
         "deciders": deciders_of(actor),
-        "over": cards_of(actor, first_dates(over[:MOST_DECIDED]), ctx),
+        "over": rest[len(own) :],
         **_refused(request, refusal, cards),
     }
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
@@ -85,7 +88,7 @@ def approval_page(request: HttpRequest, actor: Actor, approval: UUID) -> HttpRes
             return redirect("approvals", tenant=actor.tenant_slug)
         found = access_approval(actor, approval, now)
     ctx = page_context(actor, now)
-    (card,) = cards_of(actor, [found], ctx, 1)
+    (card,) = cards_of(actor, [found], ctx, [found])
     context = {"card": card, **_refused(request, refusal, [card])}
     status = 409 if refusal is not None and refusal.kind == "conflict" else 422
     return render(request, "allocation/approvals/one.html", context, status=status if refusal else 200)

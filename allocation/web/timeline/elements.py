@@ -1,20 +1,23 @@
-"""The elements of a timeline: rows, bars and cells, and the view options."""
+"""The elements of a timeline: rows, bars and cells, the view options, and rows as HTML.
 
-from collections.abc import Mapping
+A page has thousands of bars, cells and rows; a template takes ten times as long for them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from html import escape
 
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.templatetags.static import static
+from django.utils.safestring import SafeString
 
 from allocation.web.timeline.span import Span
+from tenants.web.parts import icon
 
 ROW = 28
 SLOT_ROW = 20
 Gang = tuple[str, datetime, datetime]
 """A booking's label and one of its windows."""
-BAR_IMAGE = mark_safe('role="img"')
-"""The role of a bar without a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +45,6 @@ class Bar:
     move: str = ""
     starts: float = 0
     ends: float = 0
-
-    @property
-    def tag(self) -> str:
-        """Returns the element's name: a link if it has an address."""
-        return "a" if self.href else "span"
-
-    @property
-    def attributes(self) -> SafeString:
-        """Returns the element's attributes.
-
-        Built in Python because a page has thousands of bars. Its name is also what a pointer reads on it,
-        which `timeline.js` sets: twice in the page it would be a tenth of its size.
-        """
-        opens = format_html('href="{}" tabindex="-1"', self.href) if self.href else BAR_IMAGE
-        return format_html(
-            '{} class="{}" style="left:calc({}% + 1px);width:calc({}% - 2px);top:{}px;height:{}px"'
-            ' data-key="{}"{}{} aria-label="{}"',
-            *(opens, self.css, self.left, self.width, self.top, self.height, self.key),
-            format_html(' data-gpus="{}"', self.gpus) if self.gpus > 1 else "",
-            self._drag_attributes,
-            self.name,
-        )
-
-    @property
-    def _drag_attributes(self) -> SafeString | str:
-        if not self.move:
-            return ""
-        return format_html(' data-move="{} {} {}"', self.move, int(self.starts), int(self.ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +115,78 @@ class ViewOptions:
 def percent_text(share: float) -> str:
     """Returns a percentage for CSS without trailing zeros."""
     return f"{share:.3f}".rstrip("0").rstrip(".")
+
+
+def rows_element(rows: Iterable[Row]) -> SafeString:
+    """Returns the rows, one element a line."""
+    sprite = escape(static("img/icons.svg"))
+    return SafeString("\n".join(line for row in rows for line in _row(row, sprite)))
+
+
+def _row(row: Row, sprite: str) -> Iterator[str]:
+    yield f"<div {' '.join(_attributes(row))}>"
+    kind, key = row.kind, escape(row.key)
+    yield f'<div class="tl-lab {kind}" role="rowheader" tabindex="-1" data-key="{key}#">'
+    yield f"{_label(row)}</div>"
+    yield f'<div class="lane" role="gridcell" tabindex="-1" data-key="{key}">'
+    if row.cells:
+        cells = "".join(f'<span class="{each.css}">{escape(each.text)}</span>' for each in row.cells)
+        yield f'<div class="dens" aria-hidden="true" style="--n:{len(row.cells)}">{cells}</div>'
+    for bar in row.bars:
+        yield _bar(bar, sprite)
+    yield "</div></div>"
+
+
+def _attributes(row: Row) -> Iterator[str]:
+    yield f'class="tl-row {row.kind}{" dim" if row.dim else ""}" role="row" aria-level="{row.level}"'
+    if row.is_open is not None:
+        yield f'aria-expanded="{"true" if row.is_open else "false"}"'
+    yield f'data-node="{escape(row.node)}"'
+    if row.gpu is not None:
+        yield f'data-gpu="{row.gpu}"'
+    if row.slot is not None:
+        yield f'data-slot="{row.slot}"'
+    if row.is_chosen:
+        yield "data-chosen"
+    yield f'data-class="{escape(row.gpu_class)}"'
+    if row.model:
+        yield f'data-model="{escape(row.model)}"'
+    if row.hidden:
+        yield "hidden"
+
+
+def _label(row: Row) -> str:
+    name = escape(row.name)
+    first = ""
+    if row.kind == "node":
+        act = "Collapse" if row.is_open else "Expand"
+        first = (
+            f'<a class="tog" href="{escape(row.toggle)}" tabindex="-1" aria-label="{act} {name}" data-toggle>'
+            f"{icon('down', 'ic-s')}</a>"
+        )
+    elif row.kind == "slot":
+        first = '<i class="mem"></i>'
+    if row.kind == "wait":
+        name = f'<span class="nm">{name}</span>'
+    elif row.calendar:
+        name = f'<a href="{escape(row.calendar)}" tabindex="-1">{name}</a>'
+    end = f' <span class="end">{escape(row.end)}</span>' if row.end else ""
+    return f"{first} {name}{end}"
+
+
+def _bar(bar: Bar, sprite: str) -> str:
+    """A bar. Its name is also what a pointer reads on it, which `timeline.js` sets: twice in the page it
+    would be a tenth of its size."""
+    tag = "a" if bar.href else "span"
+    opens = f'href="{escape(bar.href)}" tabindex="-1"' if bar.href else 'role="img"'
+    gpus = f' data-gpus="{bar.gpus}"' if bar.gpus > 1 else ""
+    drag = f' data-move="{bar.move} {int(bar.starts)} {int(bar.ends)}"' if bar.move else ""
+    svg = f'<svg class="ic" aria-hidden="true"><use href="{sprite}#i-{bar.icon}"/></svg>' if bar.icon else ""
+    sub = f' <span class="by">{escape(bar.sub)}</span>' if bar.sub else ""
+    return (
+        f'<{tag} {opens} class="{escape(bar.css)}"'
+        f' style="left:calc({bar.left}% + 1px);width:calc({bar.width}% - 2px);'
+        f'top:{bar.top}px;height:{bar.height}px"'
+        f' data-key="{escape(bar.key)}"{gpus}{drag} aria-label="{escape(bar.name)}">'
+        f"{svg}<span>{escape(bar.title)}{sub}</span></{tag}>"
+    )

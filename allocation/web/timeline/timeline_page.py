@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.templatetags.static import static
 from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -19,7 +18,7 @@ from allocation.services.quotes.free_times import free_times_read
 from allocation.web.bookings.request_panel.panel import panel_context
 from allocation.web.parts.times import clock
 from allocation.web.timeline.calendar import gpu_days, gpu_span, month_span, month_weeks, moved
-from allocation.web.timeline.elements import Group, ViewOptions
+from allocation.web.timeline.elements import Group, ViewOptions, rows_element
 from allocation.web.timeline.grid import grid_groups
 from allocation.web.timeline.span import (
     DEFAULT_ZOOM,
@@ -131,7 +130,7 @@ def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dic
     is_now = span.window.starts <= now < span.window.ends
     now_at = span.percent(now) if is_now else None
     return {
-        "groups": groups if timeline.groups else [],
+        "groups": [(each, rows_element(each.rows)) for each in groups] if timeline.groups else [],
         "days": span.days(),
         "days_only": span.shows_days_only,
         "ticks": span.ticks(),
@@ -145,7 +144,6 @@ def grid_context(timeline: Timeline, look: ViewOptions, address: Address) -> dic
         "now_ms": _ms(now),
         "step_minutes": SNAP_MINUTES[span.zoom.key],
         "places": json.dumps(_places(timeline), separators=(",", ":")),
-        "icons": static("img/icons.svg"),
     }
 
 
@@ -168,13 +166,12 @@ def gpu_context(timeline: Timeline, look: ViewOptions, address: Address) -> dict
         return {"rows": []}
     node, gpu, rows = found
     return {
-        "rows": rows,
+        "rows": rows_element(rows),
         "gpu_name": f"{node.name}, GPU {gpu.index}",
         "gpu_words": f"{gpu.class_label} in rack {node.rack}",
         "gpu_state": gpu.unusable_reason,
         "hours": [(f"{100 * hour / 24:g}", f"{hour:02}:00") for hour in range(0, 24, 3)],
         "span_words": look.span.words,
-        "icons": static("img/icons.svg"),
     }
 
 

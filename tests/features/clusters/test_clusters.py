@@ -169,12 +169,12 @@ def test_an_organisation_sees_the_jobs_of_its_projects_only(site: Site, client: 
     with tenant_tx(site.other_project.tenant_id):
         assert use_of(starts - HOUR, timezone.now()) == []
     client.force_login(site.people["lead"])
-    page = flat(client.get("/t/helix/insights?project=folding").content.decode())
+    page = flat(client.get("/t/helix/insights?part=cards&project=folding").content.decode())
     assert "Outside of the portal" in page
     assert "secret-lab" not in page
     assigned(site, "helix/hidden")
     assert "Outside of the portal" not in flat(
-        client.get("/t/helix/insights?project=folding").content.decode()
+        client.get("/t/helix/insights?part=cards&project=folding").content.decode()
     )
 
 

@@ -139,7 +139,9 @@ def test_rest_and_pages_show_it_without_names(site: Site, client: Client) -> Non
     assert hour["low"] <= hour["middle"] <= hour["high"]
     assert site.researcher.get("forecasts/demand?class=nothing").status_code == 422
     client.force_login(site.people["researcher"])
-    page = flat(client.get(f"/t/{site.tenant.slug}/insights?class={name}&weeks=1").content.decode())
+    page = flat(
+        client.get(f"/t/{site.tenant.slug}/insights?part=cards&class={name}&weeks=1").content.decode()
+    )
     assert "Expected demand" in page
     assert "GPUs in use" in page
     assert "waited for" not in page
@@ -161,5 +163,5 @@ def test_the_card_begins_with_gpus_and_not_with_cores(
             row.save()
     monkeypatch.setattr(demand_page, "gpus_of_classes", lambda: {"cpu": 99, gpus.slug: 8})
     client.force_login(site.people["researcher"])
-    page = flat(client.get(f"/t/{site.tenant.slug}/insights").content.decode())
+    page = flat(client.get(f"/t/{site.tenant.slug}/insights?part=cards").content.decode())
     assert f"Expected demand: {gpus.label}" in page

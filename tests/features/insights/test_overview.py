@@ -114,3 +114,17 @@ def test_an_operator_sees_the_queue_and_late_decisions_of_all(site: Site) -> Non
     client = Client()
     client.force_login(site.people["admin"])
     assert client.get("/ops/overview").status_code == 404
+
+
+def test_spend_of_organisations_has_their_currency_and_operators_see_the_sum(site: Site) -> None:
+    lived(site, 11, timezone.now().replace(microsecond=0))
+    base = f"/t/{site.tenant.slug}"
+    insights = page(site, "admin", f"{base}/insights")
+    spend = tile(insights, "Spend")
+    assert spend.startswith("€")
+    assert spend != "€0.00"
+    assert 'id="spend">Spend by class</h2>' in insights
+    assert tile(page(site, "operator", "/ops/overview"), "Spend") == spend
+    by_tenant = page(site, "operator", "/ops/insights?by=tenant")
+    assert f'data-label="Spend">{spend}</td>' in by_tenant
+    assert 'id="spend">' not in by_tenant, "organisations have currencies of their own"

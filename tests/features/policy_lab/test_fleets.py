@@ -140,11 +140,14 @@ def test_with_as_many_gpus_more_nobody_waits_and_organisations_read_their_part(
     assert said(site.researcher.get("capacity/own"))["code"] == "not_allowed"
 
     client.force_login(site.people["lead"])
-    page = flat(client.get(f"/t/{site.tenant.slug}/insights").content.decode())
+    page = flat(client.get(f"/t/{site.tenant.slug}/insights?part=cards").content.decode())
     assert "GPUs that were missing" in page
     assert f"With {gpus} more" in page
     client.force_login(site.people["researcher"])
-    assert "GPUs that were missing" not in client.get(f"/t/{site.tenant.slug}/insights").content.decode()
+    assert (
+        "GPUs that were missing"
+        not in client.get(f"/t/{site.tenant.slug}/insights?part=cards").content.decode()
+    )
 
 
 def test_another_organisation_reads_nothing_of_it(site: Site) -> None:

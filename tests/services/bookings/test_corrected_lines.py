@@ -1,6 +1,7 @@
 """Corrected lines are lines that the rules of the project admit."""
 
 from dataclasses import replace
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -106,3 +107,11 @@ def test_a_person_who_may_not_book_there_gets_no_lines_of_its_rules(lab: Lab) ->
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
         request_read("many h100 4h", project=named, zone="UTC", now=NOW)
     assert {each["request"] for each in refused.value.alternatives} == {"4 h100 4h", "8 h100 4h", "h100 4h"}
+
+
+def test_no_line_books_another_day_than_was_said(lab: Lab) -> None:
+    """The next such date is beyond the tier's window: the nearest day that it allows is another one."""
+    with as_system():
+        Tier.objects.filter(slug="standard").update(advance_seconds=28 * 86_400)
+    found = lines(lab, f"2 h100 6h {NOW - timedelta(days=1):%d %b}")
+    assert not any(" at " in line for line in found)

@@ -42,15 +42,19 @@ FROM allocation_allocation a
 JOIN allocation_gpu g ON g.id = a.gpu_id
 WHERE a.state = ANY(%(states)s) AND NOT a.abandoned AND a.period && tstzrange(%(starts)s, %(ends)s)
 """  # noqa: S608
-# A wait is from the earliest start that was requested to the first run, or to the end without one.
+# A wait is from the earliest start that was requested to the first run, or to the end without one. The
+# OFFSET keeps PostgreSQL from looking for the first run again at each use of `until`, and from counting the
+# GPUs of bookings that did not wait in these hours.
 _WAITED = f"""
-SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, greatest(b.submitted, b.not_before) AS since,
-  coalesce(
+SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, b.since, b.until
+FROM (
+  SELECT b.planned_class, b.ask, greatest(b.submitted, b.not_before) AS since, coalesce(
     (SELECT min(lower(a.period)) FROM allocation_allocation a
      WHERE a.booking_id = b.id AND a.state = ANY(%(states)s)), b.ended_at, %(ends)s) AS until
-FROM allocation_booking b
-WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
-  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
+  FROM allocation_booking b
+  WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
+    AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
+  OFFSET 0) b
 """  # noqa: S608
 RUNS = ["active", "releasing", "ended"]
 LIVE = ["planned", "starting", "active", "releasing"]

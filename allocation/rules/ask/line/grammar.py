@@ -311,7 +311,7 @@ Line = tuple[str, tuple[str, ...]]
 """The line without its further groups, and a line for each of these."""
 
 # `2 h100 and 1 l40s`: only where the line with a plus is a request.
-_AND = re.compile(r"(?<=\s)(?:and|und)(?=\s+\d{1,3}\s*x?\s*[a-z])", re.IGNORECASE)
+_AND = re.compile(r"(?<=\s)(?:and|und|plus)(?=\s+\d{1,3}\s*x?\s*[a-z])", re.IGNORECASE)
 _BETWEEN_REQUESTS = re.compile(r"\s*;\s*|\s+(?:and\s+then|and|then|und|dann|\+)\s+|,\s+", re.IGNORECASE)
 MOST_SPLITS = 6
 _PLUS = re.compile(r"(?<=\s)\+\s*(?=\S)")

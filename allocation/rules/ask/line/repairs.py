@@ -26,7 +26,7 @@ from allocation.rules.ask.line.ambiguous import (
 )
 from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.names import key_of
-from allocation.rules.ask.words.numbers import number_of
+from allocation.rules.ask.words.numbers import NUMBER_WORDS, number_of
 from allocation.rules.ask.words.parsed import Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import days_of_month
@@ -67,6 +67,11 @@ _MACHINE = re.compile(r"(?=\S*\d)[a-z][a-z0-9_.]*-[a-z0-9_.-]+(?:/\d+)?")
 _NUMBER_OF_NODES = re.compile(r"(\S+)\s+nodes")
 _EACH = re.compile(r"\b(?:each|per\s+node)\b", re.IGNORECASE)
 _MONTHS = re.compile(r"(?:for\s+)?(?:(\d{1,2}|an?|one)\s*)?months?")
+_NUMBERED = re.compile(
+    r"\s*\b(?:\d{1,3}|one|two|three|four|eight|eine?|zwei|drei|vier|acht)\s*x?\s*[a-z]+\d\S*\s*(?:$|(?=\s|or\b|oder\b))",
+    re.IGNORECASE,
+)
+_GLUED = re.compile(r"\d+[a-z]+\d\w*")
 _SEVENTH = re.compile(r"(?:(?:an?|one)\s+seventh|1/7|seventh)")
 _SYNONYMS = {
     "soon": "asap",
@@ -77,7 +82,7 @@ _SYNONYMS = {
     "dinner": "20:00",
 }
 # Words that change the meaning of a request, so that no repair leaves them out.
-_KEPT_TEXT = "or every each / | hundred thousand first second third last all both end week"
+_KEPT_TEXT = "or every each / | hundred thousand first second third last all both end week nonstop"
 _KEPT = frozenset(_KEPT_TEXT.split())
 _LEADS = {
     "FROM": "from 14:00",
@@ -138,6 +143,10 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
         why = coded("ask_denial", text=text)
         refuse(reading, span, why, _other_classes(reading, span))
         return
+    if either := _either(reading, span):
+        refuse(reading, span, coded("ask_incomplete", text=text, example=_LEADS["OR"]), either)
+        reading.problems[:] = [each for each in reading.problems if each.code != "said_twice"]
+        return
     repairs = _known(reading, span, text.lower()) + _vague(reading, tokens)
     repairs += _spelled(reading, tokens)
     if tokens[0].type in _LEADS:
@@ -147,6 +156,16 @@ def _unknown(reading: Reading, tokens: Sequence[Token]) -> None:
     if not _KEPT.intersection(words) and not _is_amount(reading, text):
         repairs.append(Repair(f"{_WITHOUT}{text}”", reading.replaced(reading.with_noise(span), "")))
     refuse(reading, span, why, repairs)
+
+
+def _either(reading: Reading, span: Span) -> list[Repair]:
+    """Repairs of `2 h100 or 4 a100`, whose classes have numbers of their own: each of the two."""
+    before = _NUMBERED.search(reading.text, 0, span[0])
+    after = _NUMBERED.match(reading.text, span[1])
+    if reading.words(span).lower() not in ("or", "oder") or before is None or after is None:
+        return []
+    halves = ((span[0], after.end()), (before.start(), span[1]))
+    return [Repair(line, line) for line in (" ".join(reading.replaced(each, "").split()) for each in halves)]
 
 
 def _other_classes(reading: Reading, span: Span) -> list[Repair]:
@@ -162,6 +181,8 @@ def _other_classes(reading: Reading, span: Span) -> list[Repair]:
 def _is_amount(reading: Reading, text: str) -> bool:
     """Whether words begin with a number, or can be the length that the line lacks. A line without them
     would ask for something else."""
+    if not NUMBER_WORDS.keys().isdisjoint(text.lower().split()):
+        return True
     # No booking is as short as seconds, so the shortest usual lengths are offered for them.
     has_number = any(char.isdigit() for char in text) and not _SECONDS.fullmatch(text)
     return has_number and ("duration" not in reading.values or bool(_NUMBER_FIRST.match(text)))
@@ -175,7 +196,9 @@ def _spelled(reading: Reading, tokens: Sequence[Token]) -> list[Repair]:
         if token.type != "UNKNOWN" or len(word) < 3 or word in _NOT_MISSPELLED:
             continue
         repairs += _unglued(reading, token)
-        repairs += reading.replacements(span_of(token), *reading.spelling_guesses(word))
+        # Of `2h100` no other name is meant, and one would leave the number out.
+        if not _GLUED.fullmatch(word):
+            repairs += reading.replacements(span_of(token), *reading.spelling_guesses(word))
     return repairs
 
 

@@ -85,7 +85,7 @@ def _weekdays(reading: Reading, tokens: list[Token]) -> bool:
     first, last = span_of(*weekdays)
     more = _MORE_DAYS.match(reading.text.lower(), last)
     last = more.end() if more else last
-    named = re.findall(WEEKDAY, reading.text[first:last].lower())
+    named = re.findall(WEEKDAY, " ".join([*weekdays, more[0].lower() if more else ""]))
     words, span = f"every {','.join(named)}", (first, last)
     weeks = (reading.today + 4 * WEEK).isoformat()
     choices = reading.replacements(span, words, f"{words} {len(named)} times", f"{words} until {weeks}")

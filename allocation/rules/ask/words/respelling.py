@@ -45,6 +45,16 @@ _ENGLISH_DAY = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*"
 
 # A regular expression of whole words, and what they are read as. The first that matches counts.
 _WORDS: tuple[tuple[str, str], ...] = (
+    (r"sweep of", "array of"),
+    (r"(?:at the )?earliest(?: at| from)?(?= \d)|frühestens(?: ab| um)?", "not before"),
+    (r"but(?= (?:not before|no earlier|only after|after) )", "please"),
+    (r"whichever(?: one)? is (?:free |available )?(?:first|earlier|earliest|sooner|soonest)", "please"),
+    (r"for (?:an?|one|1) week(?= from )", "for 7 days"),
+    (r"(?:die |eine )?ganze woche", "7 days"),
+    (r"24/7|around the clock|rund um die uhr", "nonstop"),
+    (r"gpu[- ]stunden?", "gpu-hours"),
+    (r"kurz(?= ein)|fertig(?! bis)", "please"),
+    (rf"/(?= (?:\d+ ?(?:h|d|min)\b|{_ENGLISH_DAY}|{_DAY}|today|tomorrow|heute|morgen))", ","),
     (r"(?:tonight|this evening|heute nacht|heute abend)(?: at| um)? (?:midnight|mitternacht)", "midnight"),
     (r"midnight tonight|(?:heute )?um mitternacht(?= heute)", "midnight"),
     (r"before(?= (?:the )?(?:end|last day) of )", "by"),
@@ -203,6 +213,31 @@ def _clock_in_words(found: re.Match[str]) -> str:
     return re.sub(_HOUR_WORD, lambda hour: str(_HOURS_IN_WORDS.index(hour[0]) + 1), found[0])
 
 
+def _part_of_day(found: re.Match[str]) -> str:
+    """`freitagnachmittag` as `friday afternoon`."""
+    day = next(each for each in _DAYS if found[0].startswith(each))
+    return f"{_DAYS[day]} {_PARTS[found[0].removeprefix(day).removesuffix('s')]}"
+
+
+def _days_together(found: re.Match[str]) -> str:
+    """`mo mi fr` as `monday,wednesday,friday`."""
+    return ",".join({**_SHORT, **_DAYS}.get(day, day) for day in re.findall(r"[a-z]+", found[0]))
+
+
+def _half_of_clock(found: re.Match[str]) -> str:
+    """`quarter past 3 pm` as `15:15`."""
+    *words, hour, half = re.findall(r"[a-z]+|\d+", found[0])
+    number = int(hour) if hour.isdecimal() else _HOURS_IN_WORDS.index(hour) + 1
+    number = number % 12 + 12 * (half == "pm")
+    minutes = number * 60 + (30 if words[0] == "half" else 15 if words[-1] == "past" else -15)
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+
+
+def _length_added(found: re.Match[str]) -> str:
+    """`19:30 +6h` as `19:30 for 6h`."""
+    return found[0].replace("+", "for ")
+
+
 def _part_of_hour(found: re.Match[str]) -> str:
     """`halb drei` as `half past 2`, `viertel nach drei`, `viertel vor drei`, `dreiviertel drei`."""
     *words, hour = found[0].split()
@@ -212,6 +247,15 @@ def _part_of_hour(found: re.Match[str]) -> str:
     return f"quarter {'past' if words[-1] == 'nach' else 'to'} {number}"
 
 
+_PARTS = {
+    "früh": "morning",
+    "morgen": "morning",
+    "vormittag": "morning",
+    "mittag": "12:00",
+    "nachmittag": "afternoon",
+    "abend": "evening",
+    "nacht": "night",
+}
 _HOURS_TEXT = "one two three four five six seven eight nine ten eleven twelve"
 _HOURS_IN_WORDS = _HOURS_TEXT.split()
 _HOUR_WORD = rf"\b(?:{'|'.join(_HOURS_IN_WORDS)})\b"
@@ -276,6 +320,16 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         _clock_in_words,
     ),
     (rf"(?:den|der|dem|am) \d{{1,2}}\.(?!\d|\s?\d{{1,2}}\.\d|\s?{_MONTH_WORDS})", _day_of_month),
+    (rf"(?:{_DAY})(?:{'|'.join(_PARTS)})s?", _part_of_day),
+    (
+        rf"(?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})(?: (?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})){{2,6}}",
+        _days_together,
+    ),
+    (
+        rf"(?:half past|quarter (?:past|to)) (?:\d{{1,2}}|{'|'.join(_HOURS_TEXT.split())}) ?[ap]m",
+        _half_of_clock,
+    ),
+    (r"\+\d+ ?(?:h|d|min|hours?)", _length_added),
     (rf"(?:halb|viertel (?:nach|vor)|dreiviertel) (?:eins|\d{{1,2}}|{'|'.join(_NUMBERS)})", _part_of_hour),
     (rf"{_ENGLISH_DAY}\s?\+\s?{_ENGLISH_DAY}", lambda found: found[0].replace("+", ",")),
     ("|".join(sorted(_NAMED, key=len, reverse=True)), lambda found: _NAMED[found[0]]),

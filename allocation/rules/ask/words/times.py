@@ -36,7 +36,7 @@ DATE = (
 )
 MONTH_DATE = (
     rf"(?:the\s+)?\d{{1,2}}{_NTH}?\.?\s+(?:of\s+)?{_MONTH}\.?{_YEAR}|"
-    rf"{_MONTH}\.?\s+(?:the\s+)?\d{{1,2}}{_NTH}?{_YEAR}"
+    rf"{_MONTH}\.?\s+(?:the\s+)?\d{{1,2}}{_NTH}?{_YEAR}(?!\s*(?:hours?|hrs?|days?|weeks?|min(?:ute)?s?)\b)"
 )
 ORDINAL_DAY = rf"(?:the\s+)?\d{{1,2}}{_NTH}"
 _HALVES = r"(?:am|pm|a\.m\.?|p\.m\.?)"
