@@ -76,6 +76,7 @@ def test_a_name_of_a_member_is_refused_with_its_bound(site: Site, path: str, for
     sent = {"project": site.project.slug, **form}
     answer = signed_in(site, "lead").post(f"/t/{site.tenant.slug}/{path}", sent)
     refusal = answer.context.get("refusal") or answer.context.get("campaign_refusal")
+    assert refusal is not None
     assert (answer.status_code, refusal.code) == (422, "too_long")
     assert f"At most {80 if 'name' in form else 63} are kept." in refusal.sentence
 
