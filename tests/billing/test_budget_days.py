@@ -3,27 +3,50 @@
 from datetime import date, timedelta
 from decimal import Decimal
 from random import Random
+from uuid import uuid4
 
 import pytest
 
+from allocation.models import Booking
 from allocation.queries.bookings.money.forecasts import history_of_budget
 from allocation.queries.bookings.money.variances import bookings_on
 from billing.models import Budget
 from billing.rules import BudgetOwner, BudgetTerms, Period
-from billing.services import budget_put
+from billing.services import budget_put, hold_settle
+from billing.services.holding.shares import HoldRequest
+from billing.services.holds import Charge, holds_place
 from tenants.models import Lab
 from tests.billing.builders import DECEMBER, NOVEMBER
-from tests.billing.test_random_statements import BEGIN, World
+from tests.billing.test_random_statements import BEGIN, World, micros_of
 from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 AMOUNT = Decimal(100_000)
 
 
+class PaidByPeople(World):
+    """Money is held for people; a machine that is rented is held for one, and is no booking."""
+
+    def _charge(self, booking: Booking, micros: int, fee: str = "") -> None:
+        reference = self.draw.choice((booking.id, booking.id, uuid4()))
+        amount, starts = Decimal(micros) / 10**6, BEGIN + timedelta(days=self.draw.randrange(50))
+        ends = starts + timedelta(hours=self.draw.choice((1, 30, 200)))
+        request = HoldRequest(reference, amount + 1, starts, ends, person_id=booking.owner_id)
+        facts = {"tenant_id": self.tenant.id, "project_id": booking.project_id, "now": self.now}
+        assert not holds_place(requests=[request], **facts)
+        paid = hold_settle(
+            tenant_id=self.tenant.id, reference=reference, amount=Charge(amount, fee=fee), now=self.now
+        )
+        if reference == booking.id:
+            self.paid[booking.id] += micros_of(paid)
+
+
 def with_budgets(world: World) -> None:
     """Budgets of all levels above and below projects; some months, some both."""
     owners = [BudgetOwner(None), BudgetOwner(world.tenant.id)]
     owners += [BudgetOwner(world.tenant.id, lab_id=lab.id) for lab in Lab.objects.filter(tenant=world.tenant)]
+    people = {(each.project_id, each.owner_id) for each in world.bookings}
+    owners += [BudgetOwner(world.tenant.id, project, person_id=owner) for project, owner in sorted(people)]
     for owner in owners:
         both = (Period(NOVEMBER.starts, DECEMBER.ends),)
         for period in world.draw.choice(((NOVEMBER, DECEMBER), both)):
@@ -56,7 +79,7 @@ def faults(budget: Budget, world: World) -> list[str]:
 )
 def test_the_days_of_each_budget_add_up_to_what_is_spent_of_it(seed: int) -> None:
     draw = Random(seed)  # noqa: S311 (not a secret)
-    world = World(draw)
+    world = PaidByPeople(draw)
     with as_system():
         with_budgets(world)
     world.play(draw.randrange(20, 60))

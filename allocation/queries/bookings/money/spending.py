@@ -49,10 +49,13 @@ def spent_by_day(budget: Budget, until: date) -> dict[date, Decimal]:
     rows = ChargeSum.objects.filter(day__gte=budget.starts - CHARGED_BEFORE, day__lt=until)
     if budget.level == Budget.Level.PROJECT:
         found = _by_day(rows.filter(account=budget.account_id))
+    elif budget.campaign_id is not None or budget.person_id is not None:
+        found = dict(_spent_by_transfers(budget, until, Q()))
     else:
         within = Q(account__budget__starts__gte=budget.starts, account__budget__ends__lte=budget.ends)
         found = _by_day(rows.filter(charges_counted(budget) & within))
-        for day, amount in _spent_of_longer(budget, until):
+        longer = Q(starts__lt=budget.starts) | Q(ends__gt=budget.ends)
+        for day, amount in _spent_by_transfers(budget, until, longer):
             found[day] = found.get(day, ZERO) + amount
     early = sum((found.pop(day) for day in [*found] if day < budget.starts), ZERO)
     if early:
@@ -60,11 +63,11 @@ def spent_by_day(budget: Budget, until: date) -> dict[date, Decimal]:
     return found
 
 
-def _spent_of_longer(budget: Budget, until: date) -> Iterable[tuple[date, Decimal]]:
-    """The same of projects' budgets that only partly have the days of this one: the kept sums don't know
-    on which of their days the money was held."""
+def _spent_by_transfers(budget: Budget, until: date, which: Q) -> Iterable[tuple[date, Decimal]]:
+    """The same of projects' budgets by their transfers: the kept sums know neither on which day the money
+    was held, nor the person and the campaign of a machine that was rented."""
     accounts = Budget.objects.filter(
-        Q(starts__lt=budget.starts) | Q(ends__gt=budget.ends),
+        which,
         level=Budget.Level.PROJECT,
         starts__lt=budget.ends,
         ends__gt=budget.starts,

@@ -45,8 +45,10 @@ WHERE (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s)
   AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
   AND (%(lab)s::uuid IS NULL OR %(lab)s =
        (SELECT p.lab_id FROM tenants_project p WHERE p.id = own.project_id))
-  AND (%(campaign)s::uuid IS NULL OR b.campaign_id = %(campaign)s)
-  AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
+  AND (%(campaign)s::uuid IS NULL OR %(campaign)s =
+       CASE WHEN %(starts)s::date IS NULL THEN b.campaign_id ELSE t.campaign_id END)
+  AND (%(person)s::int IS NULL OR %(person)s =
+       CASE WHEN %(starts)s::date IS NULL THEN b.owner_id ELSE t.person_id END)
 GROUP BY 1, 2, 3, 4
 """  # noqa: S608 (our own text)
 # Each organisation numbers its own bookings.
