@@ -26,7 +26,7 @@ from allocation.rules.states import State
 from allocation.services.bookings.requests import BookingRequest
 from billing.models import Budget, Price, PriceBook
 from billing.rules import Period, month_after, month_of
-from billing.services import budget_set, hold_place, price_book_publish
+from billing.services import budget_set, hold_place
 from tenants.access import Actor
 from tenants.models import GpuClass, Project, Tenant, Tier
 from tests.builders import (
@@ -39,6 +39,7 @@ from tests.builders import (
     a_tier,
     an_actor,
 )
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)

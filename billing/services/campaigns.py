@@ -13,7 +13,7 @@ from billing.words import refusal_text
 from tenants.access import Actor
 from tenants.audit import audit_record
 from tenants.models import Project
-from tenants.platform.errors import Refused, denied, invalid
+from tenants.platform.errors import Refused, denied, invalid, text_within
 from tenants.platform.labels import labels_check, reference_check
 from tenants.platform.reference import by_version
 
@@ -37,13 +37,14 @@ def campaign_create(
     """Creates a campaign; its slug is made from its name.
 
     Raises:
-        Refused: `not_allowed`, `bad_name`, `bad_label`, `bad_reference` or `campaign_exists`.
+        Refused: `not_allowed`, `too_long`, `bad_name`, `bad_label`, `bad_reference` or `campaign_exists`.
     """
     _require_lead(actor, project)
+    name = text_within(name, 80, "name")
     slug = slugify(name)[:40].strip("-")
     if not slug:
         raise invalid("bad_name", refusal_text("campaign_name"), "name")
-    campaign = Campaign(tenant_id=project.tenant_id, project=project, slug=slug, name=name[:80])
+    campaign = Campaign(tenant_id=project.tenant_id, project=project, slug=slug, name=name)
     campaign.match_labels = labels_check(match.labels, "match_labels")
     campaign.match_ref = reference_check(match.external_ref, "match_ref")
     try:

@@ -27,7 +27,7 @@ from billing.words import refusal_text
 from tenants.audit import platform_record
 from tenants.models import OutboxMessage, Tenant
 from tenants.outbox import outbox_put
-from tenants.platform.errors import Refused, denied, missing
+from tenants.platform.errors import Refused, denied, missing, text_within
 from tenants.queries import is_only_operator
 from tenants.rules.operator_roles import Area
 
@@ -310,7 +310,7 @@ def _changed(
 
 def _written(draft: PriceDraft, terms: DraftTerms, now: datetime) -> None:
     draft.content, draft.valid_from = terms.content, terms.valid_from
-    draft.note, draft.changed_at = terms.note[:200], now
+    draft.note, draft.changed_at = text_within(terms.note, 200, "note"), now
 
 
 def _locked(draft_id: UUID) -> PriceDraft:

@@ -14,7 +14,7 @@ from billing.rates import NO_PEAKS, PeakHours
 from billing.words import refusal_text
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, text_within
 
 MAX_ADVANCE = timedelta(days=3653)
 MOST = 1_000_000
@@ -72,7 +72,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         version=latest.version + 1 if latest else 1,
         valid_from=valid_from,
         currency=latest.currency if latest else "EUR",
-        note=note[:200],
+        note=text_within(note, 200, "note"),
         published_at=now,
         peak_zone=peaks.hours.zone,
         peak_weekly=[list(each) for each in peaks.hours.weekly],

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from tenants.platform.words import missing_text, more_text, owner_text
+from tenants.platform.words import missing_text, more_text, owner_text, refusal_text
 
 Kind = Literal["invalid", "denied", "missing", "conflict", "quota", "budget"]
 """Bad input, missing right, missing or foreign object, conflict of state, quota, budget."""
@@ -67,3 +67,10 @@ def denied(sentence: str) -> Refused:
 def invalid(code: str, sentence: str, param: str) -> Refused:
     """The refusal for invalid input in the field `param`."""
     return Refused(code, sentence, "invalid", param)
+
+
+def text_within(text: str, most: int, param: str) -> str:
+    """The text, which is never cut. Raises Refused `too_long` if it has more than `most` characters."""
+    if len(text) > most:
+        raise invalid("too_long", refusal_text("text_too_long", most=most, length=len(text)), param)
+    return text

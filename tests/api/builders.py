@@ -16,7 +16,7 @@ from django.utils import timezone
 from allocation.models import Gpu, GpuModel, MigPlacement, Node, PolicyVersion, Rack, SolverState
 from billing.models import Budget
 from billing.rules import Period, month_after
-from billing.services import budget_set, price_book_publish
+from billing.services import budget_set
 from tenants.access import Actor
 from tenants.audit import audit_entry, audit_write
 from tenants.models import (
@@ -36,6 +36,7 @@ from tenants.services import token_create
 from tenants.services.credentials.tokens import SHOWN_LENGTH, token_digest, token_text
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_tier, actor_now, some_users
 from tests.builders_allocation import NOW
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 
 # profile, id, size, compute, limit, starts: as NVML lists them for an H100 80 GB.

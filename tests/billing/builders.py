@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from billing.models import Budget
 from billing.rules import Period
-from billing.services import budget_set, hold_place, price_book_publish
+from billing.services import budget_set, hold_place
 from tenants.models import GpuClass, Project, Tenant, Tier
+from tests.prices import price_book_publish
 
 NOW = datetime(2026, 11, 17, 10, tzinfo=UTC)
 NOVEMBER = Period(date(2026, 11, 1), date(2026, 12, 1))

@@ -12,13 +12,14 @@ from django.utils import timezone
 from billing.models import Budget, PriceBook
 from billing.queries import BudgetFigures, budget_figures
 from billing.rules import Period, month_of
-from billing.services import budget_set, price_book_publish
+from billing.services import budget_set
 from billing.web.budget_bar import budget_bar
 from billing.web.budget_rows import Tree
 from billing.web.budgets import totals_of
 from tenants.models import Lab, Project, Role, Tenant, Tier
 from tests.billing.builders import PRICES, a_catalogue
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, an_actor, an_operator
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db

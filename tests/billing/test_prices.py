@@ -15,7 +15,6 @@ from billing.price_books import CurrentPrice, PriceShelf, current_prices, price_
 from billing.services import (
     DraftTerms,
     draft_changes,
-    price_book_publish,
     price_draft_create,
     price_draft_discard,
     price_draft_publish,
@@ -28,6 +27,7 @@ from tenants.models import AuditEntry, OutboxMessage, PublishedEvent, User
 from tenants.platform.errors import Refused
 from tests.billing.builders import NOW, PRICES, a_catalogue, a_price_book, a_project
 from tests.builders import an_operator
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.django_db

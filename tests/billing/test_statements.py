@@ -36,13 +36,13 @@ from billing.services import (
     hold_place,
     hold_settle,
     month_close,
-    price_book_publish,
 )
 from tenants.models import Project, Role, Tenant
 from tenants.platform.errors import Refused
 from tests.api.builders import Api, a_token, said
 from tests.billing.builders import NOVEMBER, NOW
 from tests.builders import a_member, a_project, a_tenant, a_tenant_admin, a_tier, actor_now
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking, a_model

@@ -171,6 +171,14 @@ def _waiting(world: World) -> list[Places]:
     return [{"/ops/tenants": of_all, "/ops/overview": world.on("/ops/overview", "waiting")}]
 
 
+def _in_use_of_all(world: World) -> list[Places]:
+    """GPUs in use now, of all organisations, as quotas count them."""
+    rows = figures_of(world.page("/ops/tenants")).items()
+    of_all = sum((number_of(text) for (name, _, _), text in rows if name == "in-use"), Decimal(0))
+    pages = ("/ops/overview", "/ops/fleet")
+    return [{"/ops/tenants": of_all, **{page: world.on(page, "in-use") for page in pages}}]
+
+
 def _budgets(world: World) -> list[Places]:
     """The budgets of which an alert can be reached."""
     tree = f"{world.base}/budgets"
@@ -345,6 +353,7 @@ FIGURES = (
     Figure("charged", "organisation", "this month (UTC) until now", _charged),
     Figure("held", "organisation", "all days of open bookings", _held_in_all),
     Figure("GPUs in use", "owner and class", "now", _in_use, Decimal("0.002")),
+    Figure("GPUs in use", "site", "now", _in_use_of_all, Decimal("0.004")),
     Figure("reserved but unused", "organisation", "this month, as far as measured", _unused, Decimal("0.1")),
     Figure("history of a person", "person in a project", "90 days until now", _histories),
 )

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from billing.services import price_book_publish
 from tenants.models import Tier
 from tests.builders import a_gpu_class, a_quota
 from tests.builders_allocation import PRICE, a_lab
 from tests.money.changing import play
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.services.plant import Plant
 

@@ -17,11 +17,12 @@ from allocation.services.runs.interrupt import Interruption, run_interrupt
 from allocation.services.runs.pause_choices import booking_saved
 from allocation.words.events import event_text
 from billing.rates import peak_hours
-from billing.services import Peaks, price_book_publish
+from billing.services import Peaks
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders_allocation import PRICE, Lab, a_lab, an_ask
 from tests.money.oracle import Oracle
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 from tests.services.pause_plans import pause_of, pause_plan, plan_written
 from tests.services.paused import all_is_well, requested

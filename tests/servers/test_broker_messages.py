@@ -4,20 +4,23 @@ import base64
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from django.conf import settings
 from redis import Redis
 
-from devtools.launch.processes import group_kill, start
+from devtools.launch.processes import Program, group_kill, start
 from tenants.platform.stores.broker import message_fault
 from tests.servers.live import worker_program
 from tests.servers.probe_app import probe
 from tests.servers.servers import Servers
 from tests.servers.waiting import wait_until
 
+UNACKED = "broker:unacked"
 BODY: list[Any] = [[], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
 
 
@@ -69,23 +72,75 @@ def test_the_part_that_celery_can_not_read_is_named(sent: object, fault: str) ->
     assert message_fault(sent) == fault
 
 
-@pytest.mark.faults
-@pytest.mark.usefixtures("django_db_setup")
-def test_a_worker_outlives_every_bad_message(servers: Servers, redis_client: Redis, tmp_path: Path) -> None:
+def worker(servers: Servers, folder: Path) -> tuple[Program, Path]:
+    """A worker of the queue `default`, and the file in which a task says that it began."""
     plain = worker_program(servers, "default")
     command = [word.replace("portal", "tests.servers.probe_app") for word in plain.command]
-    environment = {**os.environ, "PROBE_FILE": str(tmp_path / "probe")}
-    program = replace(plain, command=(sys.executable, *command[1:]), environment=environment)
-    began = tmp_path / "probe"
+    environment = {**os.environ, "PROBE_FILE": str(folder / "probe")}
+    began = folder / "probe"
     began.touch()
+    return replace(plain, command=(sys.executable, *command[1:]), environment=environment), began
+
+
+@pytest.fixture
+def broker(servers: Servers) -> Iterator[Redis]:
+    """A client of the broker's server, which is not the agents' one."""
+    servers.valkey_ensure()
+    with Redis.from_url(settings.BROKER_REDIS_URL) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("django_db_setup")
+def test_a_worker_outlives_every_bad_message(servers: Servers, broker: Redis, tmp_path: Path) -> None:
+    program, began = worker(servers, tmp_path)
     bad = [b"nonsense", b"\xff", b"[" * 20_000, *(json.dumps(one).encode() for one, fault in FAULTS if fault)]
     process = start(program)
     try:
         for each in bad:
-            redis_client.lpush("broker:default", each)
+            broker.lpush("broker:default", each)
         probe.delay()
+        wait_until(lambda: "began" in began.read_text(), seconds=40)
+        assert process.poll() is None
+        assert broker.llen("broker:default") == 0
+    finally:
+        group_kill(process.pid)
+        process.wait()
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("django_db_setup")
+def test_a_worker_outlives_bad_messages_that_nobody_acknowledged(
+    servers: Servers, broker: Redis, tmp_path: Path
+) -> None:
+    """They are put back into their queues by whoever comes next, and one that can't be is dropped."""
+    program, began = worker(servers, tmp_path)
+    good = json.dumps([message(id="good"), "", "default"]).encode()
+    bad = [
+        b"nonsense",
+        b"\xff",
+        b"[" * 20_000,
+        b"{}",
+        b"5",
+        b"null",
+        b"[]",
+        b"[1, 2]",
+        b"[1, 2, 3]",
+        b"[{}, {}, {}]",
+    ]
+    bad += [json.dumps([one, "", "default"]).encode() for one, fault in FAULTS if fault]
+    tags = {f"tag-{number}": each for number, each in enumerate([*bad, good])}
+    broker.hset(UNACKED, mapping=cast("dict[Any, Any]", tags))
+    # A place without its message, too.
+    broker.zadd(f"{UNACKED}_index", dict.fromkeys([*tags, "without"], 0.0))
+    process = start(program)
+    try:
+        wait_until(lambda: not broker.zcard(f"{UNACKED}_index"), seconds=60)
         wait_until(lambda: "began" in began.read_text(), seconds=40)
         assert process.poll() is None
     finally:
         group_kill(process.pid)
         process.wait()
+    # The task that was put back is at work for good.
+    assert broker.hkeys(UNACKED) == [b"t"]

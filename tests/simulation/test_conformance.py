@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from billing.services import price_book_publish
 from tenants.access import Actor
 from tenants.models import Project, Tier
 from tests.builders import (
@@ -19,6 +18,7 @@ from tests.builders import (
     an_actor,
 )
 from tests.builders_allocation import PRICE, a_budget, a_model, a_policy
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.simulation.model.portal import TUNABLES

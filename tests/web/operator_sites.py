@@ -43,7 +43,6 @@ from billing.services import (
     hold_place,
     hold_settle,
     ladder_set,
-    price_book_publish,
     price_draft_create,
 )
 from tenants.access import PlatformActor
@@ -56,6 +55,7 @@ from tests.api.builders import Site
 from tests.builders import an_operator
 from tests.builders_allocation import HOUR, a_booking, an_allocation, an_ask
 from tests.builders_pauses import a_decision, a_limit_cut, an_open_appeal
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_role
 
 NODE = "gpu-a1-01"

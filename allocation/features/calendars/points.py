@@ -5,7 +5,7 @@ from tenants.rules.audit_words import ACTIONS, NAMELESS
 
 sentences_add(
     {
-        "unknown_calendar": "Choose the content of the calendar.",
+        "unknown_calendar": "A calendar shows mine, project:SLUG or pool:CLASS.",
         "too_many_calendars": "You have %(most_feeds)s calendars. Revoke one you do not use.",
     }
 )

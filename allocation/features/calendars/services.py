@@ -60,7 +60,8 @@ def feed_make(*, actor: Actor, terms: CalendarTerms, now: datetime) -> CalendarF
     kind, _, name = terms.what.partition(":")
     project = access_project(actor, name, "what") if kind == "project" else None
     gpu_class = GpuClass.objects.filter(slug=name).first() if kind == "pool" else None
-    if (kind == "pool" and gpu_class is None) or kind not in ("mine", "project", "pool"):
+    is_known = terms.what == "mine" if kind == "mine" else kind in ("project", "pool")
+    if (kind == "pool" and gpu_class is None) or not is_known:
         raise invalid("unknown_calendar", refusal_text("unknown_calendar"), "what")
     if feeds_of(actor, now).count() >= MOST_FEEDS:
         raise Refused("too_many_calendars", refusal_text("too_many_calendars", most_feeds=MOST_FEEDS))

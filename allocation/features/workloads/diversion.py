@@ -12,23 +12,24 @@ from django.db import transaction
 from allocation.features.workloads.models import Diversion
 from allocation.features.workloads.profiles import rated_runs
 from allocation.features.workloads.rates import rates_of
-from allocation.features.workloads.runs import FinishedRun, runs_of
-from allocation.models import BookingEvent
+from allocation.features.workloads.runs import FinishedRun, runs_of, runs_of_projects
+from allocation.models import Booking, BookingEvent
 from allocation.points import Diverted, Prices
 from allocation.rules.ask import AskDocument
-from allocation.rules.workload_names import workload_slug
+from allocation.rules.workload_names import LABEL, MOST, workload_slug
 from allocation.words.amounts import class_name
 from allocation.words.refusals import refusal_text
 from billing.rules import money_text
 from tenants.access import Actor, access_project
 from tenants.audit import audited
 from tenants.models import Project
-from tenants.platform.errors import denied
+from tenants.platform.errors import Refused, denied, text_within
 from tenants.platform.terms import term, terms
 
 EVENT = "diverted"
 # It stops by itself when so many finished runs cost more than the first class would have.
 LEAST_RUNS = 3
+MOST_NAMED = 8
 
 
 @terms
@@ -79,15 +80,18 @@ def diversion_set(*, actor: Actor, project: str, terms: DiversionTerms, now: dat
     """Sets it for a project or for one of its workloads: leads only. Runs before do not count any more.
 
     Raises:
-        Refused: `not_found` or `not_allowed`.
+        Refused: `not_found`, also for a workload that the project never had, `not_allowed` or `too_long`.
     """
     found = access_project(actor, project)
     if not actor.may_lead(found.id):
         raise denied(refusal_text("diversion_leads"))
+    name = workload_slug(text_within(terms.workload, MOST, "workload"))
+    if terms.workload and not _is_known(found, name):
+        raise _unknown(found, terms.workload)
     with transaction.atomic():
         row, _ = Diversion.objects.select_for_update().get_or_create(
             project=found,
-            workload=workload_slug(terms.workload),
+            workload=name,
             defaults={
                 "tenant_id": actor.tenant_id,
                 "mode": terms.mode,
@@ -99,6 +103,24 @@ def diversion_set(*, actor: Actor, project: str, terms: DiversionTerms, now: dat
         row.save(update_fields=["mode", "since", "changed_by"])
         audited(actor, "diversion.set", row, now, "project", "workload", "mode")
     return row
+
+
+def _is_known(project: Project, name: str) -> bool:
+    """Whether a booking of the project belongs to the workload, or its mode was set before."""
+    if not name:
+        return False
+    named = Booking.objects.filter(project=project, labels__contains={LABEL: name})
+    set_before = Diversion.objects.filter(project=project, workload=name)
+    return bool(runs_of(project.id, name, with_use=False)) or named.exists() or set_before.exists()
+
+
+def _unknown(project: Project, name: str) -> Refused:
+    """The refusal that names the workloads that there are."""
+    known = sorted({run.workload for run in runs_of_projects([project.id], with_use=False)})
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    names = ", ".join(known[:MOST_NAMED]) + more if known else "none yet"
+    sentence = refusal_text("diversion_unknown", project=project.name, name=name, names=names)
+    return Refused("not_found", sentence, "missing", "workload")
 
 
 def mode_of(project: Project, name: str) -> tuple[str, datetime | None]:

@@ -386,7 +386,7 @@ def _paid(runs: Iterable[FinishedRun]) -> Decimal:
 @tenant_page
 def booking_workload(request: HttpRequest, actor: Actor, label: str) -> HttpResponse:
     """Names the workload of a booking from its card."""
-    terms = WorkloadTerms(name=request.POST.get("name", "").strip()[:63] or None)
+    terms = WorkloadTerms(name=request.POST.get("name", "").strip() or None)
     try:
         row = booking_workload_set(actor=actor, reference=label, terms=terms, now=timezone.now())
     except Refused as refusal:
@@ -399,7 +399,7 @@ def booking_workload(request: HttpRequest, actor: Actor, label: str) -> HttpResp
 @tenant_page
 def project_diversion(request: HttpRequest, actor: Actor, project: str) -> HttpResponse:
     """Sets how the classes of a project, or of one of its workloads, are ordered."""
-    name, mode = request.POST.get("workload", "")[:63], request.POST.get("mode", "")
+    name, mode = request.POST.get("workload", ""), request.POST.get("mode", "")
     if mode not in Diversion.Mode.values:
         raise invalid(
             "unknown_choice", refusal_text("kpi_noun", nouns=", ".join(Diversion.Mode.values)), "mode"

@@ -14,6 +14,7 @@ DIVERSIONS.append(diversion_read)
 sentences_add(
     {
         "workload_name": "Use letters, digits and hyphens, such as `protein-fold`.",
+        "diversion_unknown": "%(project)s has no workload %(name)s. It has: %(names)s.",
         "diversion_leads": "Only leads and admins choose how the classes of a project are ordered.",
     }
 )

@@ -12,13 +12,13 @@ from allocation.features.workloads.rates import rates_of
 from allocation.features.workloads.runs import FinishedRun, runs_of, runs_of_projects
 from allocation.models import Booking
 from allocation.points import WorkRate
-from allocation.rules.workload_names import LABEL, workload_slug
+from allocation.rules.workload_names import LABEL, MOST, workload_slug
 from allocation.services.bookings.change.changes import Patch, booking_patch
 from allocation.words.refusals import refusal_text
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, projects_seen
 from tenants.models import Project
-from tenants.platform.errors import invalid, missing
+from tenants.platform.errors import invalid, missing, text_within
 from tenants.platform.terms import term, terms
 
 
@@ -55,7 +55,7 @@ def booking_workload_set(*, actor: Actor, reference: str, terms: WorkloadTerms, 
         Refused: `not_found`, `not_allowed` or `workload_name`.
     """
     booking = access_booking_to_change(actor, reference)
-    name = workload_slug(terms.name or "")
+    name = workload_slug(text_within(terms.name or "", MOST, "name"))
     if terms.name is not None and not name:
         raise invalid("workload_name", refusal_text("workload_name"), "name")
     labels = {key: value for key, value in booking.labels.items() if key != LABEL}

@@ -25,7 +25,7 @@ from allocation.words.fleet import MODE_WORDS, fleet_text, mode_text
 from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import invalid
+from tenants.platform.errors import invalid, text_within
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +81,9 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
     Planned bookings of the other mode are placed elsewhere; running ones continue to their end.
 
     Raises:
-        Refused: `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
+        Refused: `too_long`, `mode_unknown`, `mode_impossible` (it has no slices), `agent_too_old`.
     """
+    note = text_within(note.strip(), 120, "note")
     if mode not in ("", *MODE_WORDS):
         raise invalid("mode_unknown", refusal_text("mode_unknown"), "mode")
     gpu = Gpu.objects.select_for_update(of=("self",)).select_related("node", "model").get(id=gpu.id)
@@ -99,7 +100,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         return
     was, gpu.mode_pinned = gpu.mode_pinned, mode
     gpu.save(update_fields=["mode_pinned"])
-    why = f": {note.strip()[:120]}" if note.strip() else ""
+    why = f": {note}" if note else ""
     facts = {"operator": operator.username, "note": why.rstrip(".")}
     if mode:
         text = fleet_text("mode_pinned", mode=mode_text(mode), **facts)
@@ -107,7 +108,7 @@ def mode_pin(*, operator: User, gpu: Gpu, mode: str, note: str, now: datetime) -
         text = fleet_text("mode_unpinned", **facts)
     operator_event(gpu.node, gpu, text, now)
     before = {"gpu": gpu.index, "mode": was}
-    after = {"gpu": gpu.index, "mode": mode, "note": note.strip()[:120]}
+    after = {"gpu": gpu.index, "mode": mode, "note": note}
     node_audit(operator, gpu.node, "node.gpu_mode_pinned", now, before=before, after=after)
     logger.warning("%s: GPU %d: %s", gpu.node.name, gpu.index, text)
     task_request("allocation.cycle")

@@ -15,7 +15,7 @@ from allocation.words.fleet import fleet_text
 from allocation.words.refusals import refusal_text
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, text_within
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _note_read(note: str) -> str:
     text = note.strip().rstrip(".")
     if not text:
         raise invalid("note_needed", refusal_text("note_needed"), "note")
-    return text[:120]
+    return text_within(text, 120, "note")
 
 
 def _where(gpu: Gpu) -> str:

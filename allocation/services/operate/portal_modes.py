@@ -25,7 +25,7 @@ from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, text_within
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def _lease_state(node: Node, mode: PortalMode, now: datetime) -> LeaseState:
 def _begin(
     kind: PortalMode.Kind, operator: User, until: datetime | None, reason: str, now: datetime
 ) -> PortalMode:
-    reason = reason.strip()
+    reason = text_within(reason.strip(), 120, "reason")
     if not reason:
         raise invalid("reason_needed", refusal_text("mode_reason"), "reason")
     with transaction.atomic():
@@ -158,9 +158,7 @@ def _begin(
         if before is not None:
             before.ended_at = now if before.until is None else min(now, before.until)
             before.save(update_fields=["ended_at"])
-        mode = PortalMode.objects.create(
-            kind=kind, since=now, until=until, reason=reason[:120], begun_by=operator
-        )
+        mode = PortalMode.objects.create(kind=kind, since=now, until=until, reason=reason, begun_by=operator)
         _audit(mode, operator, "begun", now, _values(before) if before else {})
     task_request("allocation.cycle")
     return mode

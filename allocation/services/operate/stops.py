@@ -20,7 +20,7 @@ from allocation.words.refusals import refusal_text
 from tenants.audit import platform_record
 from tenants.models import GpuClass, Tenant, Tier, User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.errors import Refused, invalid, missing, text_within
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def stop_begin(*, operator: User, terms: StopTerms, now: datetime) -> Stop:
         Refused: `unknown_scope`, `not_found`, `reason_needed`, `stop_length`.
     """
     made = _stop_of(terms)
-    made.reason = terms.reason.strip()[:120]
+    made.reason = text_within(terms.reason.strip(), 120, "reason")
     if not made.reason:
         raise invalid("reason_needed", refusal_text("stop_reason"), "reason")
     if terms.length is not None and not timedelta(0) < terms.length <= LONGEST:

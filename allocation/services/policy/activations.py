@@ -37,7 +37,7 @@ from allocation.services.record.site_events import policy_event
 from allocation.words.refusals import refusal_text
 from tenants.audit import audit_in, platform_record
 from tenants.models import Tenant
-from tenants.platform.errors import Refused, invalid
+from tenants.platform.errors import Refused, invalid, text_within
 from tenants.queries import is_only_operator
 from tenants.rules.operator_roles import Area
 
@@ -201,7 +201,7 @@ def policy_rollback(
             raise Refused("never_live", sentence, "conflict", param="version")
         _is_readable_check(version)
         kind = Kind.RETURN if is_by_guard else Kind.ROLLBACK
-        made = _asked(version, kind, now, now, operator_id, reason=reason.strip()[:300])
+        made = _asked(version, kind, now, now, operator_id, reason=text_within(reason.strip(), 300, "reason"))
         _carry_out(made, live, now)
     return made
 

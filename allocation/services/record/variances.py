@@ -126,7 +126,8 @@ def _with_plan(budget: Budget, day: date) -> _Compared | None:
         return None
     elapsed, whole = (day - budget.starts).days + 1, (budget.ends - budget.starts).days
     planned = ledger_amount(amount * elapsed / whole)
-    rows = bookings_on(budget, [budget.starts + DAY * number for number in range(elapsed)])
+    days_so_far = [budget.starts + DAY * number for number in range(elapsed)]
+    rows = bookings_on(budget, days_so_far, only_own=True)
     actual, first = spend_sum(rows), _first_charge(budget)
     known = 0 if first is None else min(USUAL_DAYS, (budget.starts - first).days)
     if known >= LEAST_DAYS:

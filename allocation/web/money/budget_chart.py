@@ -106,7 +106,7 @@ def day_page(request: HttpRequest, budget: Budget, actor: Actor | None, day: str
     if found is None or not budget.starts <= found < budget.ends:
         raise missing("day of this budget")
     figures = budget_figures_of([budget.id])[budget.id]
-    rows = sorted(bookings_on(budget, [found]), key=lambda each: -each.metered.amount)
+    rows = sorted(bookings_on(budget, [found], only_own=True), key=lambda each: -each.metered.amount)
     total = sum((each.metered.amount for each in rows), Decimal(0))
     names = names_of_use()
     labels = {each.booking for each in rows}

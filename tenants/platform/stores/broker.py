@@ -85,6 +85,10 @@ _HEADERS: dict[str, Callable[[object], bool]] = {
 }
 
 
+def _dropped(error: Exception) -> None:
+    logger.error("A message of the broker was dropped, because it is no JSON: %s", str(error)[:200])
+
+
 class CountedQoS(QoS):
     """The messages of a channel that are being worked on."""
 
@@ -101,6 +105,20 @@ class CountedQoS(QoS):
             super().reject(delivery_tag, requeue)
         finally:
             super(QoS, self).ack(delivery_tag)
+
+    def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:  # noqa: ANN401, FBT001, FBT002 (kombu's)
+        """Puts a message that nobody acknowledged back into its queue. One that can't be read would be
+        tried again by each worker, which ends by it."""
+        try:
+            super().restore_by_tag(tag, client, leftmost)
+        except _UNREADABLE as error:
+            _dropped(error)
+            self._forget(tag)
+
+    def _forget(self, tag: str) -> None:
+        """Takes a message out of those that nobody acknowledged."""
+        plain: Any = super()
+        plain._remove_from_indices(tag).execute()
 
 
 class CountedChannel(Channel):
@@ -121,8 +139,18 @@ class CountedChannel(Channel):
                 qos.reject(tag)
             if taken:
                 raise
-            logger.error("A message of the broker was dropped, because it is no JSON: %s", error)  # noqa: TRY400 (of the sender)
+            _dropped(error)
             return True
+
+    def _restore(self, message: Any, leftmost: bool = False) -> None:  # noqa: ANN401, FBT001, FBT002 (kombu's)
+        """Puts back a message that this worker took. It may have been overwritten since."""
+        channel: Any = super()
+        try:
+            channel._restore(message, leftmost)
+        except _UNREADABLE as error:
+            _dropped(error)
+            qos: Any = self.qos
+            qos._forget(message.delivery_tag)
 
 
 class CountedTransport(Transport):

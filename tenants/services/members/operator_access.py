@@ -14,7 +14,7 @@ from tenants.access import Actor, actor_of
 from tenants.audit import audit_record, platform_record
 from tenants.failures import each_apart
 from tenants.models import Membership, OperatorAccess, Tenant, User
-from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.errors import Refused, invalid, missing, text_within
 from tenants.platform.wall import tenant_tx
 from tenants.services.members.messages import PeopleMessage, people_message_put
 from tenants.words import refusal_text
@@ -52,7 +52,7 @@ def access_begin(*, operator: User, terms: AccessTerms, now: datetime) -> Operat
     Raises:
         Refused: `reason_needed`, `access_length`, `not_found` or `not_a_member`.
     """
-    reason = " ".join(terms.reason.split())[:200]
+    reason = text_within(" ".join(terms.reason.split()), 200, "reason")
     if not reason:
         raise invalid("reason_needed", refusal_text("access_reason"), "reason")
     if not timedelta(0) < terms.length <= LONGEST:

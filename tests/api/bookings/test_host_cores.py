@@ -11,10 +11,10 @@ from django.utils import timezone
 from allocation.models import Allocation, Booking, Gpu, GpuModel, Node, Rack
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.runs.start import starts_due
-from billing.services import price_book_publish
 from tenants.models import GpuClass, Tier
 from tests.api.builders import Site, a_site, said
 from tests.builders import a_quota
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.web.flat import flat

@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from allocation.models import Gpu, GpuModel, Node
-from billing.services import price_book_publish
 from tests.api.builders import Site, said
 from tests.builders import a_gpu_class, a_quota
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 

@@ -6,9 +6,10 @@ from decimal import Decimal
 import pytest
 
 from allocation.services.bookings.price_lock import price_lock, price_lock_read
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from tenants.platform.errors import Refused
 from tests.api.builders import Site, said
+from tests.prices import price_add, price_book_add
 from tests.roles import as_system
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -19,9 +20,9 @@ def dearer_since(moment: datetime) -> None:
     """As the clock does when a published version comes into force between quote and click."""
     with as_system():
         now = PriceBook.objects.get()
-        later = PriceBook.objects.create(version=2, valid_from=moment, currency=now.currency)
+        later = price_book_add(version=2, valid_from=moment, currency=now.currency)
         for price in now.prices.all():
-            Price.objects.create(
+            price_add(
                 book=later,
                 gpu_class=price.gpu_class,
                 tier=price.tier,

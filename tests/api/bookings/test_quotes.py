@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from allocation.models import Gpu, GpuModel, Node, Rack
 from billing.rules import money_text
-from billing.services import price_book_publish
 from tests.api.builders import Site, said
 from tests.builders import a_gpu_class, a_quota
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 

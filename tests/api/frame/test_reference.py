@@ -13,10 +13,11 @@ from django.utils import timezone
 from allocation.models import ApprovalRule, MigPlacement, Requirement
 from billing.models import Account, Guardrail
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
-from billing.services import budget_put, price_book_publish
+from billing.services import budget_put
 from tenants.models import Project, Quota, Tier
 from tenants.platform.reference import by_version, reference_tx
 from tests.api.builders import Site, a_site, said
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.turn

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from allocation.features.demand.models import DemandForecast
 from billing.rates import peak_hours
-from billing.services.prices import Peaks, price_book_publish
+from billing.services.prices import Peaks
 from tests.api.builders import Site, said
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 

@@ -20,7 +20,7 @@ from portal.integrations.relay import outbox_relay
 from tenants.models import AuditEntry, Mail, Notification, User
 from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import a_booking
-from tests.roles import as_owner, as_system
+from tests.roles import as_owner, as_role, as_system
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -187,7 +187,7 @@ def test_a_guard_ends_with_its_hours_and_with_its_version(site: Site) -> None:
     number = guarded(site, figure, hours=2)
     waits(site, since=3 * HOUR)
     assert (checked(3 * HOUR), live()) == ("", number)
-    with as_system():
+    with as_role("portal_ops"):
         policy_rollback(now=NOW + HOUR, operator_id=None, reason="By hand.")
     assert (checked(HOUR), live()) == ("", 1)
 

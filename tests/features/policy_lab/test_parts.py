@@ -102,7 +102,7 @@ def drafted(**document: object) -> int:
 
 def activated(site: Site, number: int, now: datetime = NOW, **part: object) -> PolicyActivation:
     by = site.people["operator"].pk
-    with as_system():
+    with as_role("portal_ops"):
         return policy_activate(number=number, now=now, operator_id=by, **part)  # type: ignore[arg-type]
 
 
@@ -128,10 +128,10 @@ def test_a_version_is_in_force_for_a_class_is_widened_and_goes_back(site: Site) 
     assert (policy.of("h100").patience, policy.of("a100").patience) == (600, BASE.patience)
     activated(site, number, NOW + timedelta(hours=1), classes=["h100", "a100"])
     assert state(number) == ("partial", (["a100", "h100"], 0))
-    with as_system():
+    with as_role("portal_ops"):
         policy_rollback(now=NOW + timedelta(hours=2), operator_id=None, reason="Too fast.")
     assert state(number) == ("partial", (["h100"], 0))
-    with as_system():
+    with as_role("portal_ops"):
         policy_rollback(now=NOW + timedelta(hours=3), operator_id=None, reason="Still.", number=1)
     assert live().number == 1
     assert state(number)[1] is None

@@ -28,7 +28,7 @@ from tenants.platform.errors import Refused
 from tests.api.builders import Site, a_site, said
 from tests.features.policy_lab.test_play import a_past
 from tests.features.policy_lab.test_play import a_site as a_played_site
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 from tests.solver.builders import a_limit
 
 # Later than any day on which the tests run: prices of the site are valid from that day on.
@@ -83,10 +83,10 @@ def test_all_parts_are_applied_in_one_act_and_taken_back_in_one(site: Site) -> N
     made = activated(site, number)
     assert values(site) == (77, 7, 0, Decimal("9.5"))
     assert len(made.applied) == 4
-    with as_system():
+    with as_role("portal_ops"):
         back = policy_rollback(now=NOW + HOUR, operator_id=None, reason="Dear.")
     assert (back.in_force_id, values(site)) == (1, before)
-    with as_system():
+    with as_role("portal_ops"):
         policy_rollback(now=NOW + 2 * HOUR, operator_id=None, reason="Again.", number=number)
     assert values(site) == (77, 7, 0, Decimal("9.5"))
 
@@ -95,7 +95,7 @@ def test_all_parts_are_applied_in_one_act_and_taken_back_in_one(site: Site) -> N
 def test_what_somebody_has_set_since_is_left_as_it_is(site: Site) -> None:
     before = values(site)
     activated(site, drafted(site, scenario_of(site)))
-    with as_system():
+    with as_role("portal_ops"):
         Tier.objects.filter(slug="spot").update(grace_seconds=99)
         policy_rollback(now=NOW + HOUR, operator_id=None, reason="Dear.")
     assert values(site) == (99, *before[1:])
@@ -238,7 +238,7 @@ def test_quotas_of_projects_caps_and_peak_prices_are_set_and_taken_back(site: Si
     assert f"{slug}/{site.project.slug}/h100, cap of GPU-hours: none to 70" in lines
     activated(site, number)
     assert project_values(site) == (less, 70, 7, "Mon-Fri 8-20", Decimal("3.25"))
-    with as_system():
+    with as_role("portal_ops"):
         entries = AuditEntry.objects.filter(tenant=site.project.tenant, action="quota.set")
         found = [each.detail for each in entries if each.detail["project"] == str(site.project.pk)]
         assert [each["after"]["cap_gpu_hours"] for each in found] == [70]
@@ -340,7 +340,7 @@ def test_the_command_drafts_a_scenario_and_puts_a_version_into_force_for_a_class
 ) -> None:
     file, out = tmp_path / "scenario.json", StringIO()
     file.write_text(json.dumps(scenario_of(site)), encoding="utf-8")
-    with as_system():
+    with as_owner():
         with pytest.raises(CommandError, match="--draft"):
             call_command("policy", "patience=600", scenario=file)
         call_command("policy", draft=True, scenario=file, stdout=out)

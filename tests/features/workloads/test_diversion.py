@@ -12,12 +12,12 @@ from django.utils import timezone
 from allocation.features.workloads.models import Diversion
 from allocation.models import Booking, BookingEvent
 from allocation.services.snapshot.snapshot import requests_of
-from billing.services import price_book_publish
 from tenants.models import GpuClass
 from tests.api.builders import Site, said
 from tests.builders import a_quota
 from tests.builders_allocation import a_model
 from tests.features.workloads.builders import Ran, ran
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
@@ -214,3 +214,22 @@ def test_a_learnt_workload_can_be_typed_as_a_kind_of_work(learnt: Site) -> None:
     assert (booking.by_cost, booking.ask["workload"]) == (False, "fold")
     body = {"request": "1 h100 3h kind:nothing", "project": learnt.project.slug}
     assert said(learnt.researcher.post("bookings", body))["code"] == "unknown_workload"
+
+
+@pytest.mark.parametrize("name", ["folds", "!!!", "f" * 64])
+def test_the_order_of_a_workload_that_is_not_there_is_refused_with_those_that_are(
+    learnt: Site, name: str
+) -> None:
+    body = {"mode": "automatic", "workload": name}
+    path = f"projects/{learnt.project.slug}/diversion"
+    answer = learnt.lead.put(path, body)
+    is_too_long = len(name) > 63
+    assert (answer.status_code, said(answer)["code"]) == (422, "too_long" if is_too_long else "not_found")
+    if not is_too_long:
+        assert said(answer)["detail"].endswith("It has: fold.")
+    client = Client()
+    client.force_login(learnt.people["lead"])
+    assert client.post(f"/t/{learnt.tenant.slug}/{path}", body).status_code in (404, 422)
+    with as_system():
+        assert not Diversion.objects.exists()
+    automatic(learnt, "Fold")

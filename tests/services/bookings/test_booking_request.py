@@ -17,7 +17,7 @@ from allocation.services.quotes.quotes import quote_make
 from billing.models import Budget
 from billing.queries import budget_figures, reference_totals
 from billing.rates import peak_hours
-from billing.services import Peaks, price_book_publish
+from billing.services import Peaks
 from tenants.access import Actor
 from tenants.models import AuditEntry, OutboxMessage, Project, Quota, Role, Tier
 from tenants.platform.errors import Refused
@@ -34,6 +34,7 @@ from tests.builders_allocation import (
     a_model,
     an_ask,
 )
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_role, as_system
 
 MINUTE = timedelta(minutes=1)

@@ -14,11 +14,11 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_release
 from allocation.services.quotes.quotes import quote_make
 from billing.rules import month_of
-from billing.services import price_book_publish
 from tenants.models import Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_gpu_class, a_quota, a_tier
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh, rows_of

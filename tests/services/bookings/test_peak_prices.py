@@ -21,9 +21,10 @@ from billing.models import PriceBook, Transfer
 from billing.price_books import PriceShelf
 from billing.rates import peak_hours
 from billing.rules import month_of
-from billing.services import DraftTerms, Peaks, price_book_publish, price_draft_create
+from billing.services import DraftTerms, Peaks, price_draft_create
 from tests.builders import a_gpu_class, a_quota, an_operator
 from tests.builders_allocation import HOUR, Lab, a_lab, a_model, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_role, as_system
 from tests.services.paused import all_is_well
 from tests.services.plant import Plant, fresh

@@ -24,7 +24,6 @@ from allocation.services.overrides.amounts import amount_of
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from billing.price_books import PriceShelf
-from billing.services.prices import price_book_publish
 from tenants.models import PersonQuota, Quota, Role, Tier
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -43,6 +42,7 @@ from tests.builders_allocation import (
     all_priced,
     an_ask,
 )
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 

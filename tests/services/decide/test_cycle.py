@@ -17,7 +17,6 @@ from allocation.services.decide.cycle import cycle_run, is_anything_due, tick_ru
 from allocation.services.decide.invariants import invariants_check
 from allocation.services.runs.end import generations_raise
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
-from billing.models import PriceBook
 from billing.queries import reference_totals
 from tenants.platform.errors import Refused
 from tests.builders_allocation import (
@@ -33,6 +32,7 @@ from tests.builders_allocation import (
     an_allocation,
     an_ask,
 )
+from tests.prices import price_book_add
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh, rows_of
 
@@ -406,7 +406,7 @@ def test_a_class_without_a_price_at_booking_time_costs_what_was_promised(plant: 
     """Its price was never asked, as the class was over the quota then; the cycle must not stop."""
     booking = requested(plant, lab)
     with as_system():
-        book = PriceBook.objects.create(version=2, valid_from=NOW + HOUR)
+        book = price_book_add(version=2, valid_from=NOW + HOUR)
         Booking.objects.filter(id=booking.id).update(price_version=book.version)
     plant.round()
     assert fresh(booking).state == "active"

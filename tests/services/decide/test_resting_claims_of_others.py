@@ -15,10 +15,10 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.policy.policies import policy_of
-from billing.services import price_book_publish
 from tenants.models import Quota, Tier, User
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_member, a_project, a_quota, a_tier, an_actor
 from tests.builders_allocation import Lab, a_booking_request, a_budget, a_lab, all_priced, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.services.decide.test_resting_claims import pausing, reasons
 from tests.services.paused import all_is_well, requested

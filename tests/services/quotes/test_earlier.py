@@ -18,11 +18,11 @@ from allocation.services.decide.invariants import invariants_check
 from allocation.services.quotes.earlier import Change, earlier_options, earlier_take
 from allocation.services.quotes.quotes import Quote, quote_make
 from billing.queries import reference_totals
-from billing.services import price_book_publish
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_tenant_admin, a_tier, an_actor
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking, a_booking_request, a_lab, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.servers.servers import Servers
 from tests.services.bookings.test_approvals import COSTLY, ruled

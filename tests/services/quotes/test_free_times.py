@@ -20,12 +20,13 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.quotes.free_times import MIN_FREE_TIME, FreeTimes, free_times_read
 from allocation.services.quotes.quotes import Quote, quote_make
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from tenants.models import Quota
 from tenants.platform.wall import operator_tx, tenant_tx
 from tests.api.builders import Api, a_token, said
 from tests.builders import UNITS_PER_GPU, a_gpu_class, a_quota, a_user
 from tests.builders_allocation import HOUR, Lab, a_booking, a_booking_request, a_lab, a_row, an_ask
+from tests.prices import price_add
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -53,7 +54,7 @@ class World:
             Gpu.objects.filter(node__name="n4", index=3).update(mode="sliced", mode_pinned="sliced")
             Quota.objects.update(guaranteed_units=50 * UNITS_PER_GPU)
             book = PriceBook.objects.get()
-            Price.objects.create(book=book, gpu_class_id="a100", tier_id="standard", per_gpu_hour=3)
+            price_add(book=book, gpu_class_id="a100", tier_id="standard", per_gpu_hour=3)
         for lab in (self.mine, self.other):
             a_quota(lab.tenant, a_gpu_class("a100"), guaranteed=50, limit=50)
         with as_system():

@@ -9,11 +9,12 @@ from allocation.rules.ask import AskDocument
 from allocation.services.bookings.creation import booking_request
 from allocation.services.quotes.quotes import Quote, quote_make
 from allocation.words.quotes import note_text
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import UNITS_PER_GPU, a_tier
 from tests.builders_allocation import HOUR, NOW, Lab, a_booking_request, a_lab, an_ask
+from tests.prices import price_add
 from tests.roles import as_system
 from tests.services.plant import Plant, fresh
 
@@ -69,7 +70,7 @@ def test_who_of_the_own_organisation_is_asked_to_leave_is_said(plant: Plant) -> 
     with as_system():
         Tier.objects.filter(slug="standard").update(pausable=True, priority=10)
         price = PriceBook.objects.get()
-        Price.objects.create(book=price, gpu_class_id="h100", tier_id="assured", per_gpu_hour=5)
+        price_add(book=price, gpu_class_id="h100", tier_id="assured", per_gpu_hour=5)
     requested(plant, lab, an_ask(2, hours=4))
     plant.round()
     plant.later(HOUR)

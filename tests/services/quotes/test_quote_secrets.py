@@ -18,7 +18,7 @@ from allocation.rules.ask import AskDocument
 from allocation.rules.states import State
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.published import published_snapshot
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from solver import Policy
 from tenants.models import Quota, Tier
 from tenants.platform.errors import Refused
@@ -34,6 +34,7 @@ from tests.builders_allocation import (
     a_row,
     an_ask,
 )
+from tests.prices import price_add
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -54,7 +55,7 @@ class World:
             Tier.objects.filter(slug="spot").update(counts_against_guarantee=False)
             book = PriceBook.objects.get()
             for tier in ("flex", "spot", "assured"):
-                Price.objects.create(book=book, gpu_class_id="h100", tier_id=tier, per_gpu_hour=3)
+                price_add(book=book, gpu_class_id="h100", tier_id=tier, per_gpu_hour=3)
             Quota.objects.update(guaranteed_units=2 * UNITS_PER_GPU, borrow_limit_units=None)
             self.gpus = list(Gpu.objects.order_by("index"))
         one, two, three, _ = self.gpus

@@ -15,12 +15,13 @@ from allocation.services.decide.cycle import cycle_run
 from allocation.services.decide.leading import queue_places
 from allocation.services.quotes.why_waiting import WhyWaiting, waits_seen, why_waiting
 from allocation.web.parts.planned_start import ahead_lines, holder_lines
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from solver.model.policy import ORDER_KEYS
 from tenants.models import Quota, Tier
 from tenants.platform.wall import tenant_tx
 from tests.builders import a_member, a_project, a_tier, an_actor
 from tests.builders_allocation import NOW, Lab, a_booking_request, a_budget, a_lab, an_ask
+from tests.prices import price_add
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -38,7 +39,7 @@ def labs(real_db: Servers) -> tuple[Lab, Lab]:
         Quota.objects.update(guaranteed_units=0, borrow_limit_units=None)
         Tier.objects.update(pausable=True, protected_seconds=86_400)
         book = PriceBook.objects.get()
-        Price.objects.create(book=book, gpu_class_id="h100", tier_id="urgent", per_gpu_hour=5)
+        price_add(book=book, gpu_class_id="h100", tier_id="urgent", per_gpu_hour=5)
     return labs
 
 

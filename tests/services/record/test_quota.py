@@ -17,7 +17,7 @@ from allocation.services.quotes.quotes import quote_make
 from allocation.services.snapshot.cap_rows import caps_of
 from allocation.services.snapshot.limits_in_time import GPU_HOUR
 from allocation.services.snapshot.quota_rows import quotas_read, used_read
-from billing.models import Price, PriceBook
+from billing.models import PriceBook
 from tenants.models import Quota, Tenant
 from tenants.platform.errors import Refused
 from tenants.platform.wall import tenant_tx
@@ -32,6 +32,7 @@ from tests.builders_allocation import (
     an_allocation,
     an_ask,
 )
+from tests.prices import price_add
 from tests.roles import as_system
 from tests.servers.servers import Servers
 
@@ -63,9 +64,7 @@ def flex_tier() -> None:
     """A tier that may be paused, with a price in the first book."""
     tier = a_tier("flex", pausable=True)
     with as_system():
-        Price.objects.create(
-            book=PriceBook.objects.get(), gpu_class_id="h100", tier=tier, per_gpu_hour=Decimal(3)
-        )
+        price_add(book=PriceBook.objects.get(), gpu_class_id="h100", tier=tier, per_gpu_hour=Decimal(3))
 
 
 def used(lab: Lab, gpu: Gpu, since: datetime, hours: float) -> None:

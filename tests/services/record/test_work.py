@@ -14,7 +14,7 @@ from allocation.services.plans.restraints import restraints_apply, restraints_du
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.record.workloads import durations_of, speeds_set
 from allocation.services.snapshot.snapshot import snapshot_take
-from billing.services import Rung, ladder_set, price_book_publish
+from billing.services import Rung, ladder_set
 from tenants.models import AuditEntry
 from tenants.platform.errors import Refused
 from tenants.platform.wall import operator_tx, tenant_tx
@@ -30,6 +30,7 @@ from tests.builders_allocation import (
     a_node,
     an_allocation,
 )
+from tests.prices import price_book_publish
 from tests.roles import as_owner, as_system
 from tests.servers.servers import Servers
 from tests.services.paused import story

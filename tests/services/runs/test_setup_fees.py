@@ -15,8 +15,8 @@ from allocation.services.record.costs import setup_charge
 from allocation.web.bookings.request_panel.options import price_parts
 from billing.focus import focus_rows
 from billing.rules import month_of
-from billing.services import price_book_publish
 from tests.builders_allocation import Lab, a_lab, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.services.paused import all_is_well, money_of, requested
 from tests.services.plant import Plant, fresh

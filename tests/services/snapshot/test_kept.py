@@ -20,12 +20,12 @@ from allocation.services.snapshot import changes, kept
 from allocation.services.snapshot.changes import changes_read, horizon_read
 from allocation.services.snapshot.kept import SnapshotKeeper
 from allocation.services.snapshot.snapshot import snapshot_take
-from billing.services import price_book_publish
 from solver import encode
 from tenants.models import Quota, Tier
 from tenants.platform.errors import Refused
 from tests.builders import a_tier
 from tests.builders_allocation import HOUR, NOW, PRICE, Lab, a_booking_request, a_lab, an_ask
+from tests.prices import price_book_publish
 from tests.roles import as_role, as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant

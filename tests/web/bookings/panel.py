@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from allocation.models import Booking, PolicyVersion
 from billing.rules import Period, month_of
-from billing.services import budget_set, price_book_publish
+from billing.services import budget_set
 from tenants.models import Membership
 from tests.builders import a_member, a_project, a_quota, a_tier
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_node

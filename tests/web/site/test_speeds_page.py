@@ -8,8 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.models import Booking, WorkSpeed
-from billing.services import price_book_publish
 from tests.builders import a_gpu_class, a_member, a_project, a_tier, an_operator
+from tests.prices import price_book_publish
 from tests.roles import as_system
 from tests.web.flat import flat
 from tests.web.fleet_builders import a_booking

@@ -11,7 +11,7 @@ from django.db.models import Sum
 
 from allocation.models import ChargeSum
 from allocation.queries.bookings.money.projects import Forecast, forecast_of
-from allocation.queries.bookings.money.spending import charged_by_day_in
+from allocation.queries.bookings.money.spending import charged_by_day_in, spent_by_day
 from allocation.rules.forecast import HISTORY
 from billing.models import Budget
 from billing.queries import BudgetFigures, budget_figures_of
@@ -84,7 +84,7 @@ def history_of_budget(budget: Budget, now: datetime) -> BudgetHistory | None:
     today, found = now.astimezone(UTC).date(), forecast_today(budget, now)
     if found is None:
         return None
-    charged = charged_by_day_in(budget, budget.starts, today + DAY)
+    charged = spent_by_day(budget, today + DAY)
     count = (today - budget.starts).days + 1
     return BudgetHistory(
         effect=found.figures,

@@ -3,21 +3,24 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import Case, F, Q, Sum, When
+from django.db.models.functions import Coalesce, TruncDate
 
 from allocation.models import ChargeSum
-from billing.models import Budget
+from billing.models import Budget, Transfer
+from billing.rules import midnight
 from tenants.models import Project, Tier, User
 
 ZERO = Decimal(0)
 RENTED = "Rented machines"
 """Names the charges that are of no booking, and so of no person, tier or class."""
+CHARGED_BEFORE = timedelta(days=400)
+"""Longer before its start than any booking is charged."""
 PAID = Coalesce(F("charged"), F("settled")) + F("corrected") - F("late_refunded")
 """What budgets count as spent of a booking: its charges, also before it is over, with corrections and
 refunds."""
@@ -35,6 +38,62 @@ def charged_by_day_in(budget: Budget, since: date, until: date) -> dict[date, De
     """Charges minus corrections per UTC day of [since, until), of all that the budget counts."""
     rows = ChargeSum.objects.filter(charges_counted(budget), day__gte=since, day__lt=until)
     return _by_day(rows)
+
+
+def spent_by_day(budget: Budget, until: date) -> dict[date, Decimal]:
+    """What is spent of the budget by UTC day before `until`; all days add up to it.
+
+    A charge is of the budget on whose day its money was held: on the first of a month, most are of the
+    month before, and the fee for a booking that was cancelled early can be of the next one.
+    """
+    rows = ChargeSum.objects.filter(day__gte=budget.starts - CHARGED_BEFORE, day__lt=until)
+    if budget.level == Budget.Level.PROJECT:
+        found = _by_day(rows.filter(account=budget.account_id))
+    elif budget.campaign_id is not None or budget.person_id is not None:
+        found = dict(_spent_by_transfers(budget, until, Q()))
+    else:
+        within = Q(account__budget__starts__gte=budget.starts, account__budget__ends__lte=budget.ends)
+        found = _by_day(rows.filter(charges_counted(budget) & within))
+        longer = Q(starts__lt=budget.starts) | Q(ends__gt=budget.ends)
+        for day, amount in _spent_by_transfers(budget, until, longer):
+            found[day] = found.get(day, ZERO) + amount
+    early = sum((found.pop(day) for day in [*found] if day < budget.starts), ZERO)
+    if early:
+        found[budget.starts] = found.get(budget.starts, ZERO) + early
+    return found
+
+
+def _spent_by_transfers(budget: Budget, until: date, which: Q) -> Iterable[tuple[date, Decimal]]:
+    """The same of projects' budgets by their transfers: the kept sums know neither on which day the money
+    was held, nor the person and the campaign of a machine that was rented."""
+    accounts = Budget.objects.filter(
+        which,
+        level=Budget.Level.PROJECT,
+        starts__lt=budget.ends,
+        ends__gt=budget.starts,
+    )
+    for name in ("tenant_id", "project_id"):
+        if value := getattr(budget, name):
+            accounts = accounts.filter(**{name: value})
+    if budget.lab_id is not None:
+        accounts = accounts.filter(project__lab=budget.lab_id)
+    paying = list(accounts.values_list("account_id", flat=True))
+    if not paying:
+        return ()
+    rows = Transfer.objects.filter(
+        Q(kind="reverse", credit__in=paying) | Q(kind__in=("settle", "charge"), debit__in=paying),
+        reference__isnull=False,
+        day__gte=budget.starts,
+        day__lt=budget.ends,
+        at__lt=midnight(until),
+    )
+    if budget.campaign_id is not None:
+        rows = rows.filter(campaign=budget.campaign_id)
+    if budget.person_id is not None:
+        rows = rows.filter(person=budget.person_id)
+    signed = Case(When(kind="reverse", then=-F("amount")), default=F("amount"))
+    days = rows.annotate(paid_on=TruncDate("at", tzinfo=UTC)).values("paid_on").annotate(total=Sum(signed))
+    return days.values_list("paid_on", "total")
 
 
 def charges_counted(budget: Budget) -> Q:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connection
 
 from allocation.queries.bookings.money.held_use import GPUS
+from allocation.queries.bookings.money.spending import CHARGED_BEFORE
 from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.rules.variance import ZERO, Cell, Metered, Spend
 from billing.models import Budget
@@ -36,13 +37,18 @@ CROSS JOIN LATERAL (
          coalesce(nullif(t.tier, ''), b.tier_id, '') AS tier) what
 WHERE (%(tenant)s::uuid IS NULL OR t.tenant_id = %(tenant)s)
   AND t.kind IN ('settle', 'charge', 'reverse')
-  AND t.reference IS NOT NULL AND (t.at AT TIME ZONE 'UTC')::date = ANY(%(days)s)
+  AND t.reference IS NOT NULL
+  AND greatest((t.at AT TIME ZONE 'UTC')::date, %(starts)s::date) = ANY(%(days)s)
   AND t.at >= %(first)s AND t.at < %(last)s
+  AND (%(own)s::uuid IS NULL OR own.id = %(own)s)
+  AND (%(starts)s::date IS NULL OR t.day IS NULL OR (t.day >= %(starts)s AND t.day < %(ends)s))
   AND (%(project)s::uuid IS NULL OR own.project_id = %(project)s)
   AND (%(lab)s::uuid IS NULL OR %(lab)s =
        (SELECT p.lab_id FROM tenants_project p WHERE p.id = own.project_id))
-  AND (%(campaign)s::uuid IS NULL OR b.campaign_id = %(campaign)s)
-  AND (%(person)s::int IS NULL OR b.owner_id = %(person)s)
+  AND (%(campaign)s::uuid IS NULL OR %(campaign)s =
+       CASE WHEN %(starts)s::date IS NULL THEN b.campaign_id ELSE t.campaign_id END)
+  AND (%(person)s::int IS NULL OR %(person)s =
+       CASE WHEN %(starts)s::date IS NULL THEN b.owner_id ELSE t.person_id END)
 GROUP BY 1, 2, 3, 4
 """  # noqa: S608 (our own text)
 # Each organisation numbers its own bookings.
@@ -71,9 +77,11 @@ def spend_on(budget: Budget, days: Sequence[date]) -> Spend:
     return spend_sum(_rows(budget, days, "''"))
 
 
-def bookings_on(budget: Budget, days: Sequence[date]) -> list[BookingSpend]:
-    """The same by booking."""
-    return list(_rows(budget, days, _LABEL if budget.tenant_id else _LABEL_OF_SITE))
+def bookings_on(budget: Budget, days: Sequence[date], *, only_own: bool = False) -> list[BookingSpend]:
+    """The same by booking. `only_own`: of the charges of these days only those that are spent of this
+    budget, and not of that of the month before. What was charged before its first day is of that day."""
+    label = _LABEL if budget.tenant_id else _LABEL_OF_SITE
+    return list(_rows(budget, days, label, only_own=only_own))
 
 
 def labels_seen(actor: Actor, labels: Iterable[str]) -> frozenset[str]:
@@ -104,10 +112,14 @@ def spend_sum(rows: Iterable[BookingSpend]) -> Spend:
     return Spend(cells, **others)
 
 
-def _rows(budget: Budget, days: Sequence[date], booking: str) -> Iterable[BookingSpend]:
+def _rows(
+    budget: Budget, days: Sequence[date], booking: str, *, only_own: bool = False
+) -> Iterable[BookingSpend]:
     if not days:
         return
     first, last = min(days), max(days)
+    if only_own and first == budget.starts:
+        first -= CHARGED_BEFORE
     facts: dict[str, Any] = {
         "tenant": budget.tenant_id,
         "days": list(days),
@@ -117,6 +129,9 @@ def _rows(budget: Budget, days: Sequence[date], booking: str) -> Iterable[Bookin
         "campaign": budget.campaign_id,
         "person": budget.person_id,
         "lab": budget.lab_id,
+        "own": budget.id if only_own and budget.level == Budget.Level.PROJECT else None,
+        "starts": budget.starts if only_own else None,
+        "ends": budget.ends,
     }
     with connection.cursor() as cursor:
         cursor.execute(_ROWS.format(booking=booking), facts)

@@ -39,7 +39,7 @@ from solver import Plan, Snapshot, solve
 from tenants.audit import platform_record
 from tenants.models import User
 from tenants.outbox import task_request
-from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.errors import Refused, invalid, missing, text_within
 
 LONGEST = timedelta(days=90)
 MAX_DATES = 60
@@ -381,7 +381,7 @@ def reason_read(text: str) -> str:
     reason = text.strip().rstrip(".")
     if not reason:
         raise invalid("reason_needed", refusal_text("maintenance_reason"), "reason")
-    return reason[:120]
+    return text_within(reason, 120, "reason")
 
 
 def deadline_read(terms: MaintenanceTerms) -> datetime:

@@ -22,7 +22,7 @@ from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import MAX_TEXT_LENGTH, AskDocument, parse_ask
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.start_range import StartRange
-from allocation.rules.workload_names import LABEL, workload_slug
+from allocation.rules.workload_names import LABEL, MOST, workload_slug
 from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.price_lock import price_lock_read
 from allocation.services.bookings.request_text import kinds_said
@@ -40,7 +40,7 @@ from billing.rules import Period, cents_of, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
 from tenants.models import GpuClass, IdempotencyKey, Project, Tier
-from tenants.platform.errors import invalid
+from tenants.platform.errors import invalid, text_within
 from tenants.platform.labels import labels_read, reference_check
 from tenants.web.frame import zone_of
 from tenants.web.parts import counted
@@ -324,7 +324,7 @@ def _option_book(
         project=request.POST.get("project", ""),
         tier=tier,
         ask=parsed.document(first=True, many=True),
-        name=request.POST.get("name", "").strip()[:80],
+        name=text_within(request.POST.get("name", "").strip(), 80, "name"),
         zone=actor.time_zone,
         request_text=text,
         priced_at=price_lock_read(shown, now) if shown else None,
@@ -345,7 +345,7 @@ def _option_book(
 
 def _work_label(name: str) -> dict[str, str]:
     """The label of a chosen workload."""
-    found = workload_slug(name)
+    found = workload_slug(text_within(name, MOST, "work"))
     return {LABEL: found} if found else {}
 
 
