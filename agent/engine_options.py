@@ -28,8 +28,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         default=default("GPU_AGENT_NODES", ""),
         metavar="NODE[,…]",
         help="with an engine: the nodes to serve, as it names them (default: those of Slurm's reservation, or"
-        " with the label gpu-portal/node in Kubernetes); --token is that of the engine, or NODE=TOKEN[,…]"
-        " where each node is enrolled by itself",
+        " with the label gpu-portal/node in Kubernetes)",
     )
     parser.add_argument(
         "--reservation",

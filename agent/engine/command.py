@@ -2,7 +2,8 @@
 
 Each node has a folder below `--state`, a key and a loop of its own, in a thread. They share what the
 scheduler says, and one enrolment: the engine reports its hosts, and the portal hands over the keys of
-those that an operator has approved. Nodes that were enrolled one by one keep an identity each.
+those that an operator has approved. Nodes that version 1.0 enrolled one by one are served with the
+identities that they have until the engine is enrolled.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 
 import wire
 from agent.assembly import IDENTITY
-from agent.engine.identity import EngineIdentity, HostReport, engine_identity_ensure, is_one_identity
+from agent.engine.identity import EngineIdentity, HostReport, engine_identity_ensure, is_enrolled
 from agent.engine.serving import Engine, ServedNode, Serving
 from agent.hardware import NodeHardware
 from agent.ports.gpu import GpuError
@@ -23,7 +24,6 @@ from agent.state.enrol import (
     EnrolmentRefused,
     Identity,
     PortalUnreachable,
-    identity_ensure,
     identity_load,
     identity_save,
 )
@@ -42,14 +42,15 @@ def main(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         with contextlib.ExitStack() as stack:
             stack.enter_context(folder_locked(options.state))
             engine = Engine(options, environment)
-            if options.command or is_one_identity(options):
-                hosts = _Hosts(engine, engine_identity_ensure(options, engine.scheduler.kind))
-                if options.command:
-                    hosts.enrolled()
-                else:
-                    hosts.serve()
+            names = _enrolled_alone(options)
+            if names and not options.command and not is_enrolled(options.state):
+                _serve_alone(engine, names)
+                return 0
+            hosts = _Hosts(engine, engine_identity_ensure(options, engine.scheduler.kind))
+            if options.command:
+                hosts.enrolled()
             else:
-                _serve_each(engine, options.nodes or engine.scheduler.nodes())
+                hosts.serve()
     except (EnrolmentRefused, GpuError, StoreError, OSError, ValueError) as error:
         log.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
@@ -67,25 +68,27 @@ def _refuse_elsewhere(options: argparse.Namespace) -> None:
         raise ValueError(f"there is no --{wrong[0].replace('_', '-')} with --engine {options.engine}")
 
 
-def _serve_each(engine: Engine, names: list[str]) -> None:
+def _enrolled_alone(options: argparse.Namespace) -> list[str]:
+    """Returns the nodes that have an identity of their own: before 1.1 each could be enrolled by itself."""
+    found = sorted(path.parent.name for path in options.state.glob(f"*/{IDENTITY}"))
+    return [name for name in found if name in options.nodes] if options.nodes else found
+
+
+def _serve_alone(engine: Engine, names: list[str]) -> None:
     """Serves nodes that have an identity each, until a signal asks to end or one of them fails."""
-    with Serving(lambda name, stack: engine.opened(name, _enrolled_alone, stack), engine.alive) as serving:
+    with Serving(lambda name, stack: engine.opened(name, _identity_alone, stack), engine.alive) as serving:
         for name in names:
             serving.start(name)
-        log.info("serving %d nodes", len(names))
+        log.warning("serving %d nodes that were enrolled one by one: enrol the engine as one", len(names))
         engine.run(serving.reap)
     log.info("stopped; what runs on the nodes continues")
 
 
-def _enrolled_alone(own: argparse.Namespace, hardware: NodeHardware) -> Identity:
-    token = token_of(own.token or "", own.name)
-    return identity_ensure(own.state / IDENTITY, own.portal, token, hardware.inventory, again=own.enrol_again)
-
-
-def token_of(text: str, name: str) -> str | None:
-    """Returns the token of a node in `NODE=TOKEN,…`, or the only one that there is."""
-    pairs = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
-    return next((token for node, _, token in pairs if node in (name, "")), None)
+def _identity_alone(own: argparse.Namespace, hardware: NodeHardware) -> Identity:
+    found = identity_load(own.state / IDENTITY)
+    if found is None:
+        raise ValueError(f"{own.state / IDENTITY} is lost: enrol the engine")
+    return found
 
 
 class _Hosts:

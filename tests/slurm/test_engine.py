@@ -28,8 +28,7 @@ def by(account: str, cluster: Cluster, command: str) -> "subprocess.CompletedPro
 
 
 def test_a_booking_is_a_job_from_its_start_to_its_end(desk: Desk, engine: Engine, cluster: Cluster) -> None:
-    (enrolment,) = desk.portal.enrolments
-    inventory = wire.inventory_from_plain(enrolment["inventory"])
+    inventory = wire.inventory_from_plain(desk.portal.enrolments[0]["inventory"])
     assert (inventory.hostname, inventory.engine, len(inventory.gpus)) == ("n1", "slurm", 4)
     assert {(gpu.name, gpu.memory_mb) for gpu in inventory.gpus} == {("NVIDIA H100 80GB HBM3", 81559)}
 

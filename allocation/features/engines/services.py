@@ -14,6 +14,7 @@ from allocation.services.nodes.engines import (
     engine_revoke,
     engine_token_create,
     hosts_waiting,
+    is_alone,
 )
 from allocation.services.nodes.fleet import NODE_NAME, TOKEN_LIFETIME
 from allocation.words.refusals import refusal_text
@@ -25,6 +26,7 @@ from tenants.platform.terms import term, terms
 
 # An engine says every 15 s which hosts there are.
 SILENT = timedelta(minutes=3)
+_MOVES = "It has an identity of its own, which ends when you approve it here. What runs on it continues."
 
 
 @terms
@@ -77,13 +79,15 @@ class EngineToken:
 @dataclass(frozen=True, slots=True)
 class HostNow:
     """A host of an engine. `state`: `waiting` for approval, `refused` with `why`, `served`, or `gone` from
-    the cluster; `since` is when that began, as far as it is known."""
+    the cluster; `since` is when that began, as far as it is known. One that `moves` waits, and is a node
+    with an identity of its own until then."""
 
     name: str
     state: str
     kind: str
     since: datetime | None
     why: str = ""
+    moves: bool = False
 
     @property
     def words(self) -> str:
@@ -115,6 +119,11 @@ class EngineView:
     def served(self) -> int:
         """How many hosts are nodes of the portal."""
         return sum(each.state in ("served", "gone") for each in self.hosts)
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """The hosts that were enrolled one by one, and move to the engine when they are approved."""
+        return tuple(each.name for each in self.hosts if each.moves)
 
     @property
     def waits(self) -> int:
@@ -178,6 +187,8 @@ def _host(engine: EngineAgent, row: EngineHost, node: Node | None) -> HostNow:
             return HostNow(row.name, "gone", row.kind, row.gone)
         waits = node.state == Node.State.QUARANTINED and not node.differences
         return HostNow(row.name, "waiting" if waits else "served", row.kind, row.since)
+    if node is not None and is_alone(engine, node):
+        return HostNow(row.name, "waiting", row.kind, row.since, _MOVES, moves=True)
     why = ""
     if not NODE_NAME.fullmatch(row.name):
         why = "Its name is none that a node can have: lower-case letters, digits and hyphens."

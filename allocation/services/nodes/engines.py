@@ -34,6 +34,7 @@ from allocation.services.nodes.fleet import (
     node_audit,
     node_key,
     node_key_rotate,
+    node_revoke,
     token_check,
     token_use,
 )
@@ -106,7 +107,7 @@ def engine_enrol(*, token: str, scheduler: str, agent: str, now: datetime) -> di
         engine = named.select_for_update().first()
         if engine is None:
             raise enrolment_refused()
-        if engine.nodes.exists() and {engine.engine, scheduler} not in ({scheduler}, {"kubernetes", "quota"}):
+        if engine.nodes.exists() and not is_like(engine.engine, scheduler):
             text = refusal_text("engine_other", engine=engine.name, scheduler=engine.engine)
             raise Refused("engine_other", text)
         engine.engine, engine.agent_version = scheduler, agent[:40]
@@ -267,7 +268,8 @@ def engine_hosts_approve(
     """Makes hosts of the engine nodes of the portal: those with these `names`, and all of a `kind` that
     wait and whose names are new to the portal. Returns their names.
 
-    A host with differences, such as a GPU that another node has, is quarantined as any node.
+    A host with differences, such as a GPU that another node has, is quarantined as any node. One that has an
+    identity of its own of the same scheduler, as version 1.0 made them, moves to the engine by name.
 
     Raises:
         Refused: `not_found` (engine or host), `node_name_invalid`, `host_taken`, when the node has another
@@ -297,6 +299,17 @@ def hosts_waiting(engine: EngineAgent) -> QuerySet[EngineHost]:
     return present.filter(~Exists(nodes) | Exists(back))
 
 
+def is_alone(engine: EngineAgent, node: Node) -> bool:
+    """Whether a node of such a scheduler has an identity of its own, as version 1.0 made them."""
+    own = node.link_digest is not None and node.engine_agent_id is None
+    return own and node.engine in SCHEDULERS and is_like(engine.engine, node.engine)
+
+
+def is_like(scheduler: str, other: str) -> bool:
+    """Whether these are one scheduler."""
+    return scheduler == other or {scheduler, other} == {"kubernetes", "quota"}
+
+
 def _of_kind(engine: EngineAgent, kind: str) -> set[str]:
     waiting = hosts_waiting(engine).filter(kind=kind).values_list("name", flat=True)
     found = {name for name in waiting if NODE_NAME.fullmatch(name)}
@@ -321,6 +334,9 @@ def _host_approve(operator: User, engine: EngineAgent, name: str, now: datetime)
 
 
 def _host_join(operator: User, engine: EngineAgent, node: Node, host: EngineHost, now: datetime) -> None:
+    if is_alone(engine, node):
+        node_revoke(operator=operator, node=node, now=now)
+        node.refresh_from_db()
     if node.engine_agent_id is not None or node.link_digest is not None:
         whose = f"engine {node.engine_agent_id}" if node.engine_agent_id else "an agent of its own"
         text = refusal_text("host_taken", node=node.name, whose=whose)
