@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pwd
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ class SlurmCommands:
             *("--export=ALL", "--chdir=/", "--output=/dev/null", "--error=/dev/null"),
             f"--reservation={self.reservation}",
             f"--uid={job.account}",
+            # Without it the job has root's group, and its owner's own can't enter it.
+            f"--gid={_group_of(job.account)}",
             f"--nodelist={job.node}",
             f"--gres={gres_text(job.gpus)}",
             f"--time={job.minutes}",
@@ -136,6 +139,14 @@ def gres_text(types: Sequence[str]) -> str:
     """Returns `gpu:h100:2,gpu:a100:1`, or `gpu:3` for GPUs without a type."""
     names = {kind: f"gpu:{kind}" if kind else "gpu" for kind in types}
     return ",".join(f"{name}:{types.count(kind)}" for kind, name in names.items())
+
+
+def _group_of(account: str) -> int:
+    """Raises OSError for an account that this host does not know."""
+    try:
+        return pwd.getpwnam(account).pw_gid
+    except KeyError as error:
+        raise OSError(f"no account {account} on this host") from error
 
 
 def _environment() -> dict[str, str]:

@@ -4,6 +4,7 @@ Needs Debian's packages slurmctld, slurmd, slurm-client and munge, and root: `ma
 """
 
 import os
+import pwd
 import shutil
 import signal
 import stat
@@ -66,6 +67,12 @@ def missing() -> list[str]:
 
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def as_account(account: str) -> tuple[str, ...]:
+    """Returns the words before a command that an account runs with its own groups."""
+    group = pwd.getpwnam(account).pw_gid
+    return ("setpriv", f"--reuid={account}", f"--regid={group}", "--init-groups")
 
 
 class Cluster:
@@ -175,9 +182,8 @@ class Cluster:
 
     def step(self, account: str, job: int, script: str) -> "subprocess.Popen[bytes]":
         """Starts a program in a job, as its owner does."""
-        command = ("setpriv", f"--reuid={account}", "--clear-groups", "srun", f"--jobid={job}")
         return subprocess.Popen(
-            (*command, "--overlap", "bash", "-c", script),
+            (*as_account(account), "srun", f"--jobid={job}", "--overlap", "bash", "-c", script),
             env=self.environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
