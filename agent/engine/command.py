@@ -12,7 +12,8 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import wire
 from agent.assembly import IDENTITY
@@ -70,8 +71,13 @@ def _refuse_elsewhere(options: argparse.Namespace) -> None:
 
 def _enrolled_alone(options: argparse.Namespace) -> list[str]:
     """Returns the nodes that have an identity of their own: before 1.1 each could be enrolled by itself."""
-    found = sorted(path.parent.name for path in options.state.glob(f"*/{IDENTITY}"))
+    found = _enrolled_before(options.state)
     return [name for name in found if name in options.nodes] if options.nodes else found
+
+
+def _enrolled_before(state: Path) -> list[str]:
+    """Returns the hosts that have an identity on disk."""
+    return sorted(path.parent.name for path in state.glob(f"*/{IDENTITY}"))
 
 
 def _serve_alone(engine: Engine, names: list[str]) -> None:
@@ -101,6 +107,7 @@ class _Hosts:
         self._report = HostReport(folder, identity, self._inventory)
         self._due = time.monotonic()
         self._said = ""
+        self._unnamed: set[str] = set()
 
     def enrolled(self) -> None:
         """Reports the hosts once, so that an operator sees them, and says so."""
@@ -116,8 +123,8 @@ class _Hosts:
         """Serves the hosts until a signal asks to end, or one of them fails, which it raises."""
         with self._serving:
             log.info("serving as engine %s", self._report.identity.engine)
-            for name in self._report.identity.hosts:
-                self._start(name)
+            for node in self._report.identity.hosts:
+                self._start(self._host_of(node, ()))
             self._engine.run(self._turn)
         log.info("stopped; what runs on the nodes continues")
 
@@ -133,30 +140,47 @@ class _Hosts:
     def _follow(self) -> str:
         """Reports the hosts and serves those that are the engine's. Returns why not, empty: it did."""
         try:
-            keys = self._report.turn(self._names())
+            names = self._names()
+            keys = self._report.turn(names)
         except (EnrolmentRefused, PortalUnreachable, GpuError, ValueError) as error:
             return f"the hosts were not reported: {error}"
-        for key in keys:
-            self._key_keep(key)
-            self._start(key.node)
-        for name in self._serving.names - {key.node for key in keys}:
+        hosts = {self._host_of(key.node, names): key for key in keys}
+        for host, key in hosts.items():
+            self._key_keep(host, key)
+            self._start(host)
+        for name in self._serving.names - hosts.keys():
             self._serving.leave(name)
         return ""
 
     def _names(self) -> list[str]:
-        return self._engine.options.nodes or self._engine.scheduler.nodes()
+        """The hosts by the scheduler's names, but for those that no message can have."""
+        found = self._engine.options.nodes or self._engine.scheduler.nodes()
+        wrong = {name for name in found if not wire.is_name(name)}
+        for name in sorted(wrong - self._unnamed):
+            log.error("%s can't be served: its name is longer than 64 characters or is no host's", name)
+        self._unnamed = wrong
+        return [name for name in found if name not in wrong]
+
+    def _host_of(self, node: str, names: Iterable[str]) -> str:
+        """The scheduler's name of a node: the portal has names without capitals and dots."""
+        like = [name for name in names if wire.node_name(name) == node]
+        known = [
+            name for name in _enrolled_before(self._engine.options.state) if wire.node_name(name) == node
+        ]
+        both = [name for name in known if name in like]
+        return next(iter((*both, *(name for name in like if name == node), *like, *known)), node)
 
     def _inventory(self, name: str) -> wire.Inventory:
         return self._engine.scheduler.hardware(self._engine.options_of(name)).inventory()
 
-    def _key_keep(self, key: wire.HostKey) -> None:
+    def _key_keep(self, host: str, key: wire.HostKey) -> None:
         """Has the key on disk with which the portal signs the host's documents. The newest old one stays
         until a document with the new one is on disk. Newer keys come with documents."""
-        path = self._engine.options.state / key.node / IDENTITY
+        path = self._engine.options.state / host / IDENTITY
         found = identity_load(path)
         if found is not None and found.signing_version >= key.key_version:
             return
-        self._serving.stop(key.node)
+        self._serving.stop(host)
         found = identity_load(path)
         keys = {key.key_version: bytes.fromhex(key.hidden)}
         if found is not None:

@@ -131,7 +131,8 @@ class HostReport:
         """
         names = sorted(set(names))[: wire.HOSTS_MAX]
         served = set(self.identity.hosts)
-        news = {name: found for name in names if name not in served and (found := self._read(name))}
+        new = (name for name in names if wire.node_name(name) not in served)
+        news = {name: found for name in new if (found := self._read(name))}
         fresh = [name for name, found in news.items() if self._said.get(name) != found]
         while True:
             some = self._some(fresh, news)

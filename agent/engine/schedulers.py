@@ -12,7 +12,7 @@ from agent.kubernetes.api import KubernetesApi, access_find
 from agent.kubernetes.cluster import KubernetesCluster, served_nodes
 from agent.kubernetes.cluster import site_read as kubernetes_read
 from agent.kubernetes.gpu import KubernetesGpus, KubernetesPrograms, KubernetesWatch
-from agent.kubernetes.names import NODE
+from agent.kubernetes.names import NODE, RACK
 from agent.kubernetes.parts import BookingParts, PartSettings
 from agent.kubernetes.queues import BookingQueues
 from agent.kubernetes.quotas import BookingQuotas
@@ -25,6 +25,7 @@ from agent.slurm.commands import SlurmCommands
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
 from agent.slurm.jobs import BookingJobs, JobSettings
 from agent.state.store import Store
+from wire import rack_name
 
 
 class Scheduler(Protocol):
@@ -97,6 +98,7 @@ class Slurm:
             limits="counted" if site.limits_note else "enforced",
             limits_note=site.limits_note,
             engine="slurm",
+            rack=rack_name(node.rack or site.switches.get(node.name, "")),
         )
         return _hardware(gpus, SlurmWatch(cluster, gpus), host, SlurmPrograms(cluster, gpus), jobs)
 
@@ -140,6 +142,7 @@ class Kubernetes:
             memory_mb=int(node.host.get("memory", 0)) >> 20,
             limits_note="Kubernetes counts what pods request; one without limits may use more",
             engine=self.kind,
+            rack=rack_name(node.labels.get(RACK, "")),
         )
         programs = KubernetesPrograms(cluster, gpus)
         found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)

@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping
 
 from agent.ports.gpu import GpuError
 from agent.slurm.commands import SlurmCommands
-from agent.slurm.parse import JOBS_FORMAT, Job, SlurmNode, fields_of, hosts_expand, jobs_parse, nodes_parse
+from agent.slurm.parse import (
+    JOBS_FORMAT,
+    Job,
+    SlurmNode,
+    fields_of,
+    hosts_expand,
+    jobs_parse,
+    nodes_parse,
+    switches_parse,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +48,13 @@ class View:
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlurmSite:
     """What does not change while the engine runs. `limits_note` says why Slurm does not keep jobs to
-    their cores and memory; empty: it does."""
+    their cores and memory; empty: it does. `switches` has the switch of each node, which
+    stands for its rack."""
 
     name: str
     version: str
     limits_note: str
+    switches: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 EMPTY = View({}, {}, frozenset())
@@ -145,7 +156,8 @@ def site_read(commands: SlurmCommands) -> SlurmSite:
     missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if values.get(name) != "yes"]
     note = f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""
     version = commands.version().split()[-1:]
-    return SlurmSite(values.get("ClusterName", ""), " ".join(("Slurm", *version)), note)
+    switches = switches_parse(commands.topology())
+    return SlurmSite(values.get("ClusterName", ""), " ".join(("Slurm", *version)), note, switches)
 
 
 def config_read(text: str) -> dict[str, str]:

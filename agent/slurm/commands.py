@@ -58,6 +58,15 @@ class SlurmCommands:
         """Returns all reservations, a line each."""
         return self._run("scontrol", "--oneliner", "show", "reservation")
 
+    def topology(self) -> str:
+        """Returns the switches of nodes, a line each; empty where the site has not described them."""
+        try:
+            return self._run("scontrol", "--oneliner", "show", "topology")
+        except CommandTimeout:
+            raise
+        except OSError:
+            return ""
+
     def submit(self, job: Submission, script: str) -> int:
         """Submits a job that waits for `release`; returns its number."""
         options = [

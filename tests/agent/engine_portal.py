@@ -138,6 +138,7 @@ case "$*" in
   --version) echo slurm 22.05.8 ;;
   "show config") echo "ClusterName = standin" ;;
   *"show node"*) cat {root}/nodes ;;
+  *"show topology"*) ;;
   *"show reservation"*) cat {root}/reservations ;;
   *) exit 1 ;;
 esac
@@ -156,10 +157,11 @@ class StandInSlurm:
             (self.root / name).write_text(text)
             (self.root / name).chmod(0o755)
 
-    def holds(self, *names: str) -> None:
+    def holds(self, *names: str, features: str = "(null)") -> None:
         """The reservation holds these nodes, of four GPUs each."""
         lines = [
             f"NodeName={name} CPUTot=16 RealMemory=8000 Gres=gpu:h100:4 GresUsed=gpu:h100:0 State=IDLE"
+            f" AvailableFeatures={features}"
             for name in names
         ]
         held = f"ReservationName=portal Nodes={','.join(names)} State=ACTIVE\n"

@@ -9,9 +9,12 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from devtools.launch.embedded import free_port
 from tests.servers.waiting import wait_until
@@ -51,6 +54,7 @@ SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sc
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 GresTypes=gpu
+TopologyPlugin=topology/tree
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 MinJobAge={min_job_age}
@@ -75,12 +79,31 @@ def as_account(account: str) -> tuple[str, ...]:
     return ("setpriv", f"--reuid={account}", f"--regid={group}", "--init-groups")
 
 
-class Cluster:
-    """Nodes `n1`, `n2`, …, each with so many stand-in GPUs and twice as many cores."""
+def running(names: Sequence[str] = ("n1", "n2")) -> "Iterator[Cluster]":
+    """Yields a cluster that runs, for a fixture."""
+    if os.geteuid() != 0:
+        pytest.fail("jobs run as other accounts: run the tests of Slurm as root", pytrace=False)
+    lacking = missing()
+    if lacking:
+        pytest.fail(f"{', '.join(lacking)} are not installed: run `make slurm` as root", pytrace=False)
+    # Other accounts must reach it: the folders of pytest are root's.
+    with tempfile.TemporaryDirectory(prefix="gpup-slurm-") as folder:
+        found = Cluster(Path(folder), names=names)
+        try:
+            found.start()
+            yield found
+        finally:
+            found.stop()
 
-    def __init__(self, root: Path, *, nodes: int = 2, gpus: int = 4, min_job_age: int = 60) -> None:
+
+class Cluster:
+    """Nodes, each with so many stand-in GPUs and twice as many cores, at a switch of its own."""
+
+    def __init__(
+        self, root: Path, *, names: Sequence[str] = ("n1", "n2"), gpus: int = 4, min_job_age: int = 60
+    ) -> None:
         self.root = root
-        self.names = tuple(f"n{number + 1}" for number in range(nodes))
+        self.names = tuple(names)
         self._gpus = gpus
         self._min_job_age = min_job_age
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -234,6 +257,9 @@ class Cluster:
             )
         )
         (self.root / "etc" / "cgroup.conf").write_text("")
+        leaves = [f"SwitchName=leaf-{name} Nodes={name}" for name in self.names]
+        top = f"SwitchName=top Switches={','.join(f'leaf-{name}' for name in self.names)}"
+        (self.root / "etc" / "topology.conf").write_text("\n".join((*leaves, top, "")))
         for number in range(self._gpus):
             # Null devices stand in for those of GPUs.
             os.mknod(self.root / "dev" / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))

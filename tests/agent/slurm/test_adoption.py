@@ -75,6 +75,26 @@ def test_hosts_come_and_go_while_it_runs(
     portal.until(lambda: Node.objects.get().gpus.filter(health="ok").count() == 4)
 
 
+def test_hosts_with_capitals_and_dots_are_served(
+    portal: EnginePortal, slurm: StandInSlurm, engine: EngineProcess
+) -> None:
+    slurm.holds("GPU01", "gpu02.local", features="rack=B2")
+    assert engine.enrol(portal.token()).returncode == 0
+    assert portal.approve(kind=KIND) == ["gpu01", "gpu02-local"]
+    engine.start()
+    portal.until(lambda: portal.connected() == {"gpu01", "gpu02-local"})
+    assert {each.name for each in engine.state.iterdir() if each.is_dir()} == {"GPU01", "gpu02.local"}
+    with as_system():
+        assert set(Node.objects.values_list("rack__name", flat=True)) == {"b2"}
+        seen = dict(Node.objects.values_list("name", "heartbeat_seq"))
+    # It knows whose they are when it starts again without the portal.
+    engine.kill()
+    engine.start(GPU_AGENT_PORTAL="http://127.0.0.1:9")
+    portal.until(
+        lambda: all(each.heartbeat_seq > seen[each.name] for each in Node.objects.all()),
+    )
+
+
 def test_keys_are_rotated_and_the_identity_ends_for_the_whole(
     portal: EnginePortal, slurm: StandInSlurm, engine: EngineProcess
 ) -> None:
