@@ -36,6 +36,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         metavar="NAME",
         help="with slurm: the reservation that holds the nodes for the portal (default: portal)",
     )
+    slurmrestd_options(parser, environment)
     parser.add_argument(
         "--partition", default=default("GPU_AGENT_PARTITION"), metavar="NAME", help="with slurm: of the jobs"
     )
@@ -133,6 +134,31 @@ def cores_refusal(options: argparse.Namespace) -> str:
     if options.host_cores and options.host_memory <= 0:
         return "--host-cores needs --host-memory: MiB of the host for the bookings on them"
     return ""
+
+
+def slurmrestd_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the options that say where slurmrestd is."""
+    default = environment.get
+    parser.add_argument(
+        "--slurmrestd",
+        default=default("GPU_AGENT_SLURMRESTD"),
+        metavar="URL",
+        help="with slurm: ask slurmrestd in place of Slurm's commands, as unix:/run/slurmrestd.sock or"
+        " http://localhost:6820",
+    )
+    parser.add_argument(
+        "--slurm-token",
+        type=Path,
+        default=default("GPU_AGENT_SLURM_TOKEN"),
+        metavar="FILE",
+        help="with --slurmrestd: a token of root or SlurmUser, as of scontrol token; it is read each time",
+    )
+    parser.add_argument(
+        "--slurm-cluster",
+        default=default("GPU_AGENT_SLURM_CLUSTER"),
+        metavar="NAME",
+        help="with --slurmrestd: ClusterName of slurm.conf, which slurmrestd does not say",
+    )
 
 
 def models_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

@@ -20,8 +20,8 @@ from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.host_cores import CoreTopology
 from agent.ports.places import NoDeviceNodes
 from agent.ports.programs import Programs
+from agent.slurm.access import slurm_open
 from agent.slurm.cluster import SlurmCluster, site_read
-from agent.slurm.commands import SlurmCommands
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
 from agent.slurm.jobs import BookingJobs, JobSettings
 from agent.state.store import Store
@@ -56,10 +56,10 @@ class Slurm:
     """See Scheduler."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Raises OSError."""
-        commands = SlurmCommands(options.reservation, options.partition, options.slurm_account)
-        self._cluster = SlurmCluster(commands)
-        self._site = site_read(commands)
+        """Raises OSError, ValueError."""
+        slurm = slurm_open(options)
+        self._cluster = SlurmCluster(slurm)
+        self._site = site_read(slurm)
 
     @property
     def kind(self) -> wire.Engine:
@@ -86,6 +86,7 @@ class Slurm:
                 notice=options.pause_signal,
                 script_of=store.script_of,
                 logs=options.slurm_logs,
+                charged=options.slurm_account or "",
             )
             gpus.jobs = BookingJobs(cluster, settings)
             return gpus.jobs
@@ -103,7 +104,13 @@ class Slurm:
         return _hardware(gpus, SlurmWatch(cluster, gpus), host, SlurmPrograms(cluster, gpus), jobs)
 
     def doctor(self, options: argparse.Namespace) -> list[str]:
-        return ["--reservation", options.reservation]
+        access = {
+            "slurmrestd": options.slurmrestd,
+            "slurm-token": options.slurm_token,
+            "slurm-cluster": options.slurm_cluster,
+        }
+        given = [f"--{name}={value}" for name, value in access.items() if value]
+        return ["--reservation", options.reservation, *given]
 
 
 class Kubernetes:

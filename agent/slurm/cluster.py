@@ -7,17 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.ports.gpu import GpuError
-from agent.slurm.commands import SlurmCommands
-from agent.slurm.parse import (
-    JOBS_FORMAT,
-    Job,
-    SlurmNode,
-    fields_of,
-    hosts_expand,
-    jobs_parse,
-    nodes_parse,
-    switches_parse,
-)
+from agent.slurm.parse import Job, SlurmNode
+from agent.slurm.port import SlurmPort
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +58,7 @@ class SlurmCluster:
     `steady` never jumps.
     """
 
-    def __init__(self, commands: SlurmCommands, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, commands: SlurmPort, steady: Callable[[], float] = time.monotonic) -> None:
         self.commands = commands
         self._steady = steady
         self._news = threading.Condition()
@@ -136,31 +127,22 @@ class SlurmCluster:
             self._at, self._answered, self._impatient = began, self._steady(), began
 
     def _read(self) -> View:
-        commands = self.commands
-        nodes = {node.name: node for node in nodes_parse(commands.nodes())}
-        reserved = _reserved(commands.reservations(), commands.reservation)
-        jobs = {job.id: job for job in jobs_parse(commands.jobs(JOBS_FORMAT))}
+        nodes = {node.name: node for node in self.commands.nodes()}
+        found = self.commands.reserved()
+        reserved = frozenset() if found is None else frozenset(found.nodes)
+        jobs = {job.id: job for job in self.commands.jobs()}
         return View(jobs, nodes, reserved)
 
 
-def _reserved(text: str, name: str) -> frozenset[str]:
-    """Returns the nodes of the reservation while it is active."""
-    rows = (fields_of(line) for line in text.splitlines())
-    mine = (row for row in rows if (row.get("ReservationName"), row.get("State")) == (name, "ACTIVE"))
-    return frozenset(host for row in mine for host in hosts_expand(row.get("Nodes", "")))
-
-
-def site_read(commands: SlurmCommands) -> SlurmSite:
+def site_read(commands: SlurmPort) -> SlurmSite:
     """Raises OSError."""
-    values = config_read(commands.config())
-    missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if values.get(name) != "yes"]
-    note = f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""
     version = commands.version().split()[-1:]
-    switches = switches_parse(commands.topology())
-    return SlurmSite(values.get("ClusterName", ""), " ".join(("Slurm", *version)), note, switches)
+    said = " ".join(("Slurm", *version))
+    return SlurmSite(commands.cluster(), said, _limits_note(commands.config()), commands.switches())
 
 
-def config_read(text: str) -> dict[str, str]:
-    """Returns the values of `scontrol show config`."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, mark, value in pairs if mark}
+def _limits_note(config: Mapping[str, str] | None) -> str:
+    if config is None:
+        return "slurmrestd does not say what Slurm's cgroup.conf has"
+    missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if config.get(name) != "yes"]
+    return f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""

@@ -19,8 +19,8 @@ from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuError, RetryLater
 from agent.ports.handover import booking_full_name
 from agent.slurm.cluster import SlurmCluster, View
-from agent.slurm.commands import Submission
 from agent.slurm.parse import Job
+from agent.slurm.port import Submission
 from agent.slurm.scripts import (
     BY_THEMSELVES,
     OWNERS_FOLDER,
@@ -73,8 +73,8 @@ class BookingJob:
 class JobSettings:
     """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
     account of a member, `epoch` that of the document. `now` is in Unix seconds, `notice` the signal
-    of a pause. `script_of` returns the script of a booking by its full name, and `logs` is the folder of
-    what scripts write."""
+    of a pause. `script_of` returns the script of a booking by its full name, `logs` is the folder of
+    what scripts write, and `charged` the account of Slurm that jobs are charged to."""
 
     node: str
     folder: Path
@@ -85,6 +85,7 @@ class JobSettings:
     notice: int | None = None
     script_of: Callable[[str], str | None] = lambda booking: None
     logs: str = OWNERS_FOLDER
+    charged: str = ""
 
 
 class BookingJobs:
@@ -355,6 +356,7 @@ class BookingJobs:
             memory_mb=sum(each.memory_mb for each, _ in wanted.parts),
             minutes=_minutes(wanted.ends - self._settings.now()),
             comment=f"booking={booking_full_name(wanted.first)} epoch={self._settings.epoch()}",
+            charged=self._settings.charged,
         )
         try:
             number = self._cluster.commands.submit(job, self._batch(wanted, account))

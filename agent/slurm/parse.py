@@ -161,6 +161,12 @@ def switches_parse(text: str) -> dict[str, str]:
     return {host: row["SwitchName"] for row in leaves for host in hosts_expand(row.get("Nodes", ""))}
 
 
+def config_parse(text: str) -> dict[str, str]:
+    """Returns the values of `scontrol show config`."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, mark, value in pairs if mark}
+
+
 def fields_of(line: str) -> dict[str, str]:
     """Returns the fields of a line of `scontrol --oneliner`; of two with one name the first."""
     marks = list(_FIELD.finditer(line))
