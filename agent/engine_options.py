@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agent.amd.partitions import PARTITIONS
 from agent.ports.host_cores import cores_parse
+from agent.slurm.charges import charges_parse
 from agent.slurm.parse import hosts_expand
 from agent.slurm.scripts import OWNERS_FOLDER
 
@@ -40,12 +41,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
     parser.add_argument(
         "--partition", default=default("GPU_AGENT_PARTITION"), metavar="NAME", help="with slurm: of the jobs"
     )
-    parser.add_argument(
-        "--slurm-account",
-        default=default("GPU_AGENT_SLURM_ACCOUNT"),
-        metavar="NAME",
-        help="with slurm: the account that jobs are charged to (default: the owner's)",
-    )
+    charges_option(parser, environment)
     parser.add_argument(
         "--slurm-logs",
         default=default("GPU_AGENT_SLURM_LOGS", OWNERS_FOLDER),
@@ -158,6 +154,18 @@ def slurmrestd_options(parser: argparse.ArgumentParser, environment: Mapping[str
         default=default("GPU_AGENT_SLURM_CLUSTER"),
         metavar="NAME",
         help="with --slurmrestd: ClusterName of slurm.conf, which slurmrestd does not say",
+    )
+
+
+def charges_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the option that says which account jobs are charged to."""
+    parser.add_argument(
+        "--slurm-account",
+        type=charges_parse,
+        default=environment.get("GPU_AGENT_SLURM_ACCOUNT", ""),
+        metavar="[ORGANISATION[/PROJECT]=]NAME[,…]",
+        help="with slurm: the account that jobs are charged to, of all or by organisation and project; *"
+        " stands for all others (default: the owner's own)",
     )
 
 

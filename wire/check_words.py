@@ -144,7 +144,7 @@ CHECK_TEXTS = {
     ): "turn persistence mode on: the agent takes a driver that needs more than 2 s for one that hangs",
     (
         "fix_slurm_accounts"
-    ): "give each member an association, or let the engine charge one account by --slurm-account",
+    ): "name accounts by --slurm-account, and associate members: sacctmgr add user USER account=ACCOUNT",
     "fix_slurm_cgroups": (
         "set TaskPlugin=task/affinity,task/cgroup, ProctrackType=proctrack/cgroup and, in cgroup.conf, "
         "ConstrainDevices=yes: without them a job can open the GPUs of others"
@@ -254,6 +254,7 @@ CHECK_TEXTS = {
     "sliceable": "GPUs that can be sliced: %(able)s of %(gpus)s",
     "slowest": "the slowest answer took %(ms)s ms",
     "slurm_accounts": "AccountingStorageEnforce is %(enforce)s",
+    "slurm_accounts_lacking": "AccountingStorageEnforce is %(enforce)s; accounts without users: %(accounts)s",
     "slurm_answers": "%(version)s, cluster %(cluster)s",
     "slurm_cgroups": "TaskPlugin %(task)s, ConstrainDevices %(devices)s",
     "slurm_gres": "%(gpus)s",

@@ -27,6 +27,7 @@ from agent.doctor.kubernetes import Asked, kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.engine_options import (
     amd_option,
+    charges_option,
     cores_options,
     device_list_option,
     kubernetes_options,
@@ -83,7 +84,8 @@ def _checks(
 ) -> list[Check]:
     """Returns the checks of the engine. Raises OSError, ValueError where they can't be made."""
     if options.engine == "slurm":
-        return [*engine_checks(asked), *slurm_checks(slurm_open(options), options.nodes)]
+        slurm = slurm_open(options)
+        return [*engine_checks(asked), *slurm_checks(slurm, options.nodes, options.slurm_account)]
     if options.engine == "kubernetes":
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
@@ -209,6 +211,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
     slurmrestd_options(parser, environment)
+    charges_option(parser, environment)
     models_option(parser, environment)
     kubernetes_options(parser, environment)
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")

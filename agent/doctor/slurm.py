@@ -25,9 +25,10 @@ def engine_checks(options: HostOptions) -> list[Check]:
     return [check for check in host_checks(options) if check.name in _OF_ENGINES]
 
 
-def slurm_checks(commands: SlurmPort, nodes: str) -> list[Check]:
-    """Returns the checks; `nodes` are those to be served, empty: those of the reservation."""
-    site = _Site(commands, hosts_expand(nodes))
+def slurm_checks(commands: SlurmPort, nodes: str, charges: Mapping[str, str]) -> list[Check]:
+    """Returns the checks; `nodes` are those to be served, empty: those of the reservation. `charges` are the
+    accounts that jobs are charged to."""
+    site = _Site(commands, hosts_expand(nodes), charges)
     looks: list[tuple[str, Callable[[], Finding]]] = [
         ("Slurm", site.answers),
         ("reservation", site.reservation),
@@ -59,9 +60,10 @@ def _token(access: RestAccess) -> Finding:
 class _Site:
     """What the commands say, asked once."""
 
-    def __init__(self, commands: SlurmPort, nodes: Sequence[str]) -> None:
+    def __init__(self, commands: SlurmPort, nodes: Sequence[str], charges: Mapping[str, str]) -> None:
         self._commands = commands
         self._nodes = nodes
+        self._charges = charges
 
     @functools.cached_property
     def _said(self) -> Mapping[str, str] | None:
@@ -146,6 +148,13 @@ class _Site:
         return found(good=seconds <= _LONGEST_KILL_WAIT_S, seen=seen, do=said("fix_slurm_kill_wait"))
 
     def accounts(self) -> Finding:
+        """Where Slurm asks for associations, the accounts that are charged have some."""
         enforce = self._config.get("AccountingStorageEnforce", "none")
-        good = "associations" not in enforce
-        return found(good=good, seen=said("slurm_accounts", enforce=enforce), do=said("fix_slurm_accounts"))
+        if "associations" not in enforce:
+            return Finding("ok", said("slurm_accounts", enforce=enforce))
+        known = {each.account for each in self._commands.associations() or ()}
+        lacking = sorted(set(self._charges.values()) - known)
+        if self._charges and not lacking:
+            return Finding("ok", said("slurm_accounts", enforce=enforce))
+        seen = said("slurm_accounts_lacking", enforce=enforce, accounts=", ".join(lacking) or "none given")
+        return Finding("warn", seen, said("fix_slurm_accounts"))

@@ -86,7 +86,7 @@ class Slurm:
                 notice=options.pause_signal,
                 script_of=store.script_of,
                 logs=options.slurm_logs,
-                charged=options.slurm_account or "",
+                charges=options.slurm_account,
             )
             gpus.jobs = BookingJobs(cluster, settings)
             return gpus.jobs
@@ -110,6 +110,8 @@ class Slurm:
             "slurm-cluster": options.slurm_cluster,
         }
         given = [f"--{name}={value}" for name, value in access.items() if value]
+        charged = ",".join(f"{whose}={account}" for whose, account in options.slurm_account.items())
+        given += [f"--slurm-account={charged}"] if charged else []
         return ["--reservation", options.reservation, *given]
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.ports.gpu import GpuError
+from agent.slurm.charges import Association
 from agent.slurm.parse import Job, SlurmNode
 from agent.slurm.port import SlurmPort
 
@@ -20,6 +21,7 @@ WAIT_S = 1.5
 IMPATIENT_S = 5.0
 """After it waited in vain, it does not wait again for so long."""
 IDLE_S = 5.0
+_ASSOCIATIONS_S = 60.0
 SILENT_S = 10.0
 """Seconds without an answer after which Slurm counts as silent."""
 
@@ -68,6 +70,9 @@ class SlurmCluster:
         self._at = self._changed = self._impatient = -OLDEST_S
         self._error: str | None = None
         self._answered = steady()
+        self.associations: frozenset[Association] | None = None
+        """Those that Slurm asks of users; None: it needs none, or did not say them yet."""
+        self._associated = -_ASSOCIATIONS_S
         self.last = EMPTY
         """The last view, however old it is."""
         threading.Thread(target=self._read_always, name="slurm", daemon=True).start()
@@ -116,6 +121,16 @@ class SlurmCluster:
             with self._news:
                 self._take(found, error, began)
                 self._news.notify_all()
+            if found is not None and self._steady() - self._associated >= _ASSOCIATIONS_S:
+                self._associations_read()
+
+    def _associations_read(self) -> None:
+        """Keeps the last ones while the accounting does not answer: Slurm itself decides."""
+        self._associated = self._steady()
+        try:
+            self.associations = self.commands.associations()
+        except (OSError, ValueError, LookupError) as error:
+            log.warning("Slurm's associations are not known: %s", error)
 
     def _take(self, found: View | None, error: str | None, began: float) -> None:
         if error is not None and self._error is None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent.ports.commands import CommandTimeout
+from agent.slurm.charges import Association, associations_parse
 from agent.slurm.parse import (
     JOBS_FORMAT,
     Job,
@@ -68,6 +69,17 @@ class SlurmCommands:
             return None
         who = [row[key] for key in ("Users", "Groups", "Accounts") if row.get(key, "(null)") != "(null)"]
         return Reservation(tuple(hosts_expand(row.get("Nodes", ""))), " ".join(who))
+
+    def associations(self) -> frozenset[Association] | None:
+        config = self.config()
+        if "associations" not in config.get("AccountingStorageEnforce", ""):
+            return None
+        return associations_parse(
+            self._run(
+                *("sacctmgr", "--noheader", "--parsable2", "show", "associations"),
+                *(f"cluster={config.get('ClusterName', '')}", "format=User,Account"),
+            )
+        )
 
     def submit(self, job: Submission, script: str) -> int:
         options = [

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
+from agent.slurm.charges import Association
 from agent.slurm.parse import Job, SlurmNode
 
 
@@ -59,6 +60,9 @@ class SlurmPort(Protocol):
 
     def reserved(self) -> Reservation | None:
         """Returns the portal's reservation while it is active."""
+
+    def associations(self) -> frozenset[Association] | None:
+        """Returns the associations of users; None where Slurm needs none, or they can't be asked."""
 
     def submit(self, job: Submission, script: str) -> int:
         """Submits a job that waits for `release`; returns its number."""

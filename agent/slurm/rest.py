@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent.ports.commands import CommandTimeout
+from agent.slurm.charges import Association
 from agent.slurm.commands import CHANGE_LIMIT_S, READ_LIMIT_S, gres_text, job_environment
 from agent.slurm.parse import Job, SlurmNode, gpus_of, hosts_expand, rack_of
 from agent.slurm.port import Reservation, Submission
@@ -99,6 +100,9 @@ class SlurmRest:
             return None
         who = " ".join(filter(None, (row.get("users"), row.get("groups"), row.get("accounts"))))
         return Reservation(tuple(hosts_expand(row["node_list"] or "")), who)
+
+    def associations(self) -> frozenset[Association] | None:
+        return None
 
     def submit(self, job: Submission, script: str) -> int:
         body: dict[str, Any] = {
