@@ -219,15 +219,17 @@ packages:
 # A real Slurm for tests/slurm. The tests start daemons of their own; those of the packages are not
 # configured and do not run. They also need root, because jobs run as other accounts.
 slurm:
-	@for name in slurmctld slurmd munged sbatch; do \
+	@for name in slurmctld slurmd munged sbatch slurmrestd slurmdbd mariadbd; do \
 	    PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" >/dev/null || missing=1; \
 	  done; \
 	  [ -z "$$missing" ] && exit 0; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	      slurmctld slurmd slurm-client munge >/dev/null; \
+	      slurmctld slurmd slurm-client munge slurmrestd slurm-wlm-jwt-plugin slurmdbd mariadb-server-core \
+	      mariadb-client-core >/dev/null; \
 	  else \
-	    echo "Slurm is missing. As root: apt-get install slurmctld slurmd slurm-client munge"; \
+	    echo "Slurm is missing. As root: apt-get install slurmctld slurmd slurm-client munge slurmrestd slurm-wlm-jwt-plugin \
+	      slurmdbd mariadb-server-core mariadb-client-core"; \
 	    exit 1; \
 	  fi
 

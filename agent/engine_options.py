@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agent.amd.partitions import PARTITIONS
 from agent.ports.host_cores import cores_parse
+from agent.slurm.charges import charges_parse
 from agent.slurm.parse import hosts_expand
 from agent.slurm.scripts import OWNERS_FOLDER
 
@@ -28,8 +29,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         default=default("GPU_AGENT_NODES", ""),
         metavar="NODE[,…]",
         help="with an engine: the nodes to serve, as it names them (default: those of Slurm's reservation, or"
-        " with the label gpu-portal/node in Kubernetes); --token is that of the engine, or NODE=TOKEN[,…]"
-        " where each node is enrolled by itself",
+        " with the label gpu-portal/node in Kubernetes)",
     )
     parser.add_argument(
         "--reservation",
@@ -37,15 +37,11 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         metavar="NAME",
         help="with slurm: the reservation that holds the nodes for the portal (default: portal)",
     )
+    slurmrestd_options(parser, environment)
     parser.add_argument(
         "--partition", default=default("GPU_AGENT_PARTITION"), metavar="NAME", help="with slurm: of the jobs"
     )
-    parser.add_argument(
-        "--slurm-account",
-        default=default("GPU_AGENT_SLURM_ACCOUNT"),
-        metavar="NAME",
-        help="with slurm: the account that jobs are charged to (default: the owner's)",
-    )
+    charges_option(parser, environment)
     parser.add_argument(
         "--slurm-logs",
         default=default("GPU_AGENT_SLURM_LOGS", OWNERS_FOLDER),
@@ -134,6 +130,43 @@ def cores_refusal(options: argparse.Namespace) -> str:
     if options.host_cores and options.host_memory <= 0:
         return "--host-cores needs --host-memory: MiB of the host for the bookings on them"
     return ""
+
+
+def slurmrestd_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the options that say where slurmrestd is."""
+    default = environment.get
+    parser.add_argument(
+        "--slurmrestd",
+        default=default("GPU_AGENT_SLURMRESTD"),
+        metavar="URL",
+        help="with slurm: ask slurmrestd in place of Slurm's commands, as unix:/run/slurmrestd.sock or"
+        " http://localhost:6820",
+    )
+    parser.add_argument(
+        "--slurm-token",
+        type=Path,
+        default=default("GPU_AGENT_SLURM_TOKEN"),
+        metavar="FILE",
+        help="with --slurmrestd: a token of root or SlurmUser, as of scontrol token; it is read each time",
+    )
+    parser.add_argument(
+        "--slurm-cluster",
+        default=default("GPU_AGENT_SLURM_CLUSTER"),
+        metavar="NAME",
+        help="with --slurmrestd: ClusterName of slurm.conf, which slurmrestd does not say",
+    )
+
+
+def charges_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Adds the option that says which account jobs are charged to."""
+    parser.add_argument(
+        "--slurm-account",
+        type=charges_parse,
+        default=environment.get("GPU_AGENT_SLURM_ACCOUNT", ""),
+        metavar="[ORGANISATION[/PROJECT]=]NAME[,…]",
+        help="with slurm: the account that jobs are charged to, of all or by organisation and project; *"
+        " stands for all others (default: the owner's own)",
+    )
 
 
 def models_option(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:

@@ -144,7 +144,7 @@ CHECK_TEXTS = {
     ): "turn persistence mode on: the agent takes a driver that needs more than 2 s for one that hangs",
     (
         "fix_slurm_accounts"
-    ): "give each member an association, or let the engine charge one account by --slurm-account",
+    ): "name accounts by --slurm-account, and associate members: sacctmgr add user USER account=ACCOUNT",
     "fix_slurm_cgroups": (
         "set TaskPlugin=task/affinity,task/cgroup, ProctrackType=proctrack/cgroup and, in cgroup.conf, "
         "ConstrainDevices=yes: without them a job can open the GPUs of others"
@@ -154,6 +154,7 @@ CHECK_TEXTS = {
         "fix_slurm_kill_wait"
     ): "set KillWait to 30 or less: a booking that follows waits for programs that ignore TERM",
     "fix_slurm_memory": "set DefMemPerGPU: a booking that asks for no memory would get all of its node's",
+    "fix_slurm_no_config": "run gpu-agent doctor --engine slurm on a host that has Slurm's commands",
     "fix_slurm_old": "install Slurm 22.05 or later",
     (
         "fix_slurm_preempts"
@@ -167,6 +168,9 @@ CHECK_TEXTS = {
     (
         "fix_slurm_silent"
     ): "install Slurm's commands, set SLURM_CONF, and see that munge and slurmctld run with the same key",
+    (
+        "fix_slurm_token"
+    ): "write a new one before it ends: scontrol token username=root lifespan=SECONDS, as by a timer",
     "fix_suspend": "for pauses by suspend, install driver %(suspends)s or later; all else works",
     "fix_systemd": "restart the agent by other means when it ends: leases need a running agent",
     "fix_versions": "restart the node if its driver library and kernel module have different versions",
@@ -250,17 +254,20 @@ CHECK_TEXTS = {
     "sliceable": "GPUs that can be sliced: %(able)s of %(gpus)s",
     "slowest": "the slowest answer took %(ms)s ms",
     "slurm_accounts": "AccountingStorageEnforce is %(enforce)s",
+    "slurm_accounts_lacking": "AccountingStorageEnforce is %(enforce)s; accounts without users: %(accounts)s",
     "slurm_answers": "%(version)s, cluster %(cluster)s",
     "slurm_cgroups": "TaskPlugin %(task)s, ConstrainDevices %(devices)s",
     "slurm_gres": "%(gpus)s",
     "slurm_kill_wait": "KillWait is %(seconds)s s",
     "slurm_memory": "SelectTypeParameters %(select)s, memory for each job %(memory)s",
+    "slurm_no_config": "slurmrestd does not say it",
     "slurm_preempts": "PreemptMode is %(mode)s",
     "slurm_reservation": "%(name)s holds %(nodes)s for %(who)s",
     "slurm_reservation_none": "there is no active reservation %(name)s",
     "slurm_reservation_without": "%(name)s does not hold %(nodes)s",
     "slurm_select": "SelectType is %(select)s",
     "slurm_silent": "%(error)s",
+    "slurm_token": "of %(name)s, for %(hours)s h",
     "timedatectl_error": "%(text)s",
     "timedatectl_silent": "timedatectl gave no answer",
     "unread": "the result can't be read: %(name)s: %(error)s",

@@ -28,9 +28,9 @@ class DesiredAllocation:
     reports "empty". Under a `notice`, `ends` is its `at`. `resumes` is the allocation that was
     suspended on this node. With `lease` it may run only while the node's Lease is valid, because
     the portal may restart it elsewhere. `cores` and `memory_mb` are resources of the host. `project`
-    is written for nodes of Kubernetes, where projects have namespaces. `data` are data sets that the
-    booking names; only nodes that have listed theirs get it. `more_cores`: so many free cores of the host
-    may be lent to it while nobody else needs them.
+    is written for nodes of engines: projects have namespaces there, or accounts. `data` are data sets
+    that the booking names; only nodes that have listed theirs get it. `more_cores`: so many free cores of
+    the host may be lent to it while nobody else needs them.
     """
 
     id: Name

@@ -1,10 +1,12 @@
 """What the agent of many hosts and the portal say to each other about which hosts there are."""
 
 import dataclasses
+import hashlib
+import re
 from typing import ClassVar
 
 from wire.desired import Rotation
-from wire.fields import VERSION, Name
+from wire.fields import NAME_PATTERN, VERSION, Name
 from wire.reports import Inventory
 
 HOSTS_MAX = 1024
@@ -48,6 +50,34 @@ class EngineAnswer:
     wanted: tuple[Name, ...] = ()
     rotation: Rotation | None = None
     version: int = VERSION
+
+
+def is_name(text: str) -> bool:
+    """Whether it can be the name of a host in a message."""
+    return NAME_PATTERN.fullmatch(text) is not None
+
+
+NODE_NAME_MAX = 60
+RACK_NAME_MAX = 40
+_HASH = 8
+
+
+def node_name(host: str) -> str:
+    """Returns the portal's name of a host: small letters, digits and hyphens. Of two hosts with one name
+    only one can join."""
+    return _plain_name(host, NODE_NAME_MAX)
+
+
+def rack_name(text: str) -> str:
+    """Returns the portal's name of a rack that a scheduler names, empty where it names none."""
+    return _plain_name(text, RACK_NAME_MAX)
+
+
+def _plain_name(text: str, longest: int) -> str:
+    plain = re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")
+    if len(plain) <= longest:
+        return plain
+    return f"{plain[: longest - _HASH - 1].rstrip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:_HASH]}"
 
 
 def engine_account(engine: str) -> str:

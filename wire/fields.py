@@ -17,8 +17,12 @@ CHECK_FACTS_MAX = 8
 SLOTS = 8
 """The number of memory slots of a GPU at most."""
 
-Name = Annotated[str, re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")]
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+Name = Annotated[str, NAME_PATTERN]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
+
+RackName = Annotated[str, re.compile(r"(?:[a-z0-9][a-z0-9-]{0,39})?")]
+"""The name of a rack, empty when unknown."""
 
 PciId = Annotated[str, re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{4})?")]
 """Vendor and device as `lspci -nn` writes them, "10de:2330"; empty when unknown."""

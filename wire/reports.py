@@ -21,6 +21,7 @@ from wire.fields import (
     PciId,
     Plain,
     ProgressText,
+    RackName,
     Recovery,
     SlotOffset,
     Small,
@@ -91,7 +92,7 @@ class Inventory:
     """The hardware of a node. `seq` is 0 in the unsigned inventory of an enrolment. Host cores and
     memory of bookings are `counted` in plans only, or also `enforced` on the node; `limits_note`
     says why they are not. `engine` gives the GPUs to bookings. `storage` is None where it was not
-    inspected."""
+    inspected. `rack` is where the scheduler of an engine says that it stands."""
 
     kind: ClassVar[str] = "inventory"
     hostname: Plain
@@ -106,6 +107,7 @@ class Inventory:
     limits_note: Plain = dataclasses.field(default="", metadata=ADDED)
     engine: Engine = dataclasses.field(default="device", metadata=ADDED)
     storage: NodeStorage | None = dataclasses.field(default=None, metadata=ADDED)
+    rack: RackName = dataclasses.field(default="", metadata=ADDED)
     version: int = VERSION
 
 

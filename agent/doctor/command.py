@@ -27,14 +27,16 @@ from agent.doctor.kubernetes import Asked, kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.engine_options import (
     amd_option,
+    charges_option,
     cores_options,
     device_list_option,
     kubernetes_options,
     models_option,
+    slurmrestd_options,
 )
 from agent.kubernetes.api import KubernetesApi, access_find
 from agent.run import state_option
-from agent.slurm.commands import SlurmCommands
+from agent.slurm.access import slurm_open
 
 ALL_S = 18.0
 # Errors that a check raises on an unusual machine. They are shown; the other checks continue.
@@ -82,8 +84,8 @@ def _checks(
 ) -> list[Check]:
     """Returns the checks of the engine. Raises OSError, ValueError where they can't be made."""
     if options.engine == "slurm":
-        commands = SlurmCommands(options.reservation)
-        return [*engine_checks(asked), *slurm_checks(commands, options.nodes)]
+        slurm = slurm_open(options)
+        return [*engine_checks(asked), *slurm_checks(slurm, options.nodes, options.slurm_account)]
     if options.engine == "kubernetes":
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
@@ -208,6 +210,8 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     cores_options(parser, environment)
     parser.add_argument("--reservation", default=default("GPU_AGENT_RESERVATION", "portal"), metavar="NAME")
     parser.add_argument("--nodes", default=default("GPU_AGENT_NODES", ""), metavar="NODE[,…]")
+    slurmrestd_options(parser, environment)
+    charges_option(parser, environment)
     models_option(parser, environment)
     kubernetes_options(parser, environment)
     parser.add_argument("--interface", default=default("GPU_AGENT_INTERFACE"), metavar="NAME")

@@ -2,15 +2,17 @@
 
 import functools
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.doctor.checks import Check, Finding, found, said
 from agent.doctor.host import HostOptions, host_checks
-from agent.slurm.cluster import config_read
-from agent.slurm.commands import SlurmCommands
-from agent.slurm.parse import fields_of, hosts_expand, nodes_parse
+from agent.slurm.parse import hosts_expand
+from agent.slurm.port import Reservation, SlurmPort
+from agent.slurm.rest import RestAccess, SlurmRest
 
 _OLDEST = (22, 5)
+_TOKEN_ENDS_S = 86400
 _LONGEST_KILL_WAIT_S = 30
 _NO_MEMORY = ("", "UNLIMITED", "0")
 _OF_ENGINES = frozenset(
@@ -23,45 +25,72 @@ def engine_checks(options: HostOptions) -> list[Check]:
     return [check for check in host_checks(options) if check.name in _OF_ENGINES]
 
 
-def slurm_checks(commands: SlurmCommands, nodes: str) -> list[Check]:
-    """Returns the checks; `nodes` are those to be served, empty: those of the reservation."""
-    site = _Site(commands, hosts_expand(nodes))
+def slurm_checks(commands: SlurmPort, nodes: str, charges: Mapping[str, str]) -> list[Check]:
+    """Returns the checks; `nodes` are those to be served, empty: those of the reservation. `charges` are the
+    accounts that jobs are charged to."""
+    site = _Site(commands, hosts_expand(nodes), charges)
     looks: list[tuple[str, Callable[[], Finding]]] = [
         ("Slurm", site.answers),
         ("reservation", site.reservation),
         ("GPUs of Slurm", site.gres),
-        ("choice of resources", site.select),
-        ("cgroups of jobs", site.cgroups),
-        ("memory of jobs", site.memory),
-        ("preemption", site.preemption),
-        ("grace of jobs", site.kill_wait),
-        ("accounts of Slurm", site.accounts),
+        ("choice of resources", site.configured(site.select)),
+        ("cgroups of jobs", site.configured(site.cgroups)),
+        ("memory of jobs", site.configured(site.memory)),
+        ("preemption", site.configured(site.preemption)),
+        ("grace of jobs", site.configured(site.kill_wait)),
+        ("accounts of Slurm", site.configured(site.accounts)),
     ]
+    if isinstance(commands, SlurmRest):
+        looks.insert(1, ("token of slurmrestd", lambda: _token(commands.access)))
     late = said("fix_slurm_silent")
     return [Check(name, look, "Slurm", late=late) for name, look in looks]
+
+
+def _token(access: RestAccess) -> Finding:
+    """A token that ends takes the engine's rights with it; one of another account submits for itself only."""
+    try:
+        name, ends = access.claims()
+    except OSError as error:
+        return Finding("fail", said("slurm_silent", error=error), said("fix_slurm_token"))
+    left = ends - time.time()
+    seen = said("slurm_token", name=name, hours=int(left // 3600))
+    return found(good=left > _TOKEN_ENDS_S, seen=seen, do=said("fix_slurm_token"), otherwise="warn")
 
 
 class _Site:
     """What the commands say, asked once."""
 
-    def __init__(self, commands: SlurmCommands, nodes: Sequence[str]) -> None:
+    def __init__(self, commands: SlurmPort, nodes: Sequence[str], charges: Mapping[str, str]) -> None:
         self._commands = commands
         self._nodes = nodes
+        self._charges = charges
 
     @functools.cached_property
+    def _said(self) -> Mapping[str, str] | None:
+        return self._commands.config()
+
+    @property
     def _config(self) -> Mapping[str, str]:
-        return config_read(self._commands.config())
+        return self._said or {}
 
     @functools.cached_property
-    def _reserved(self) -> Mapping[str, str] | None:
-        rows = (fields_of(line) for line in self._commands.reservations().splitlines())
-        mine = (row for row in rows if row.get("ReservationName") == self._commands.reservation)
-        return next((row for row in mine if row.get("State") == "ACTIVE"), None)
+    def _reserved(self) -> Reservation | None:
+        return self._commands.reserved()
+
+    def configured(self, look: Callable[[], Finding]) -> Callable[[], Finding]:
+        """Returns a check of the configuration, which slurmrestd does not say."""
+
+        def looked() -> Finding:
+            if self._said is None:
+                return Finding("unknown", said("slurm_no_config"), said("fix_slurm_no_config"))
+            return look()
+
+        return looked
 
     def answers(self) -> Finding:
         try:
             version = self._commands.version()
-            cluster = self._config.get("ClusterName", "")
+            cluster = self._commands.cluster()
         except OSError as error:
             return Finding("fail", said("slurm_silent", error=error), said("fix_slurm_silent"))
         numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
@@ -73,18 +102,16 @@ class _Site:
         if row is None:
             do = said("fix_slurm_reservation", name=name)
             return Finding("fail", said("slurm_reservation_none", name=name), do)
-        missing = sorted(set(self._nodes) - set(hosts_expand(row.get("Nodes", ""))))
+        missing = sorted(set(self._nodes) - set(row.nodes))
         if missing:
             facts = {"name": name, "nodes": ",".join(missing)}
             seen = said("slurm_reservation_without", **facts)
             return Finding("fail", seen, said("fix_slurm_reservation_nodes", **facts))
-        who = [row[key] for key in ("Users", "Groups", "Accounts") if row.get(key, "(null)") != "(null)"]
-        facts = {"name": name, "nodes": row.get("Nodes", ""), "who": " ".join(who)}
-        return Finding("ok", said("slurm_reservation", **facts))
+        return Finding("ok", said("slurm_reservation", name=name, nodes=",".join(row.nodes), who=row.who))
 
     def gres(self) -> Finding:
-        rows = {node.name: node for node in nodes_parse(self._commands.nodes())}
-        asked = self._nodes or hosts_expand((self._reserved or {}).get("Nodes", ""))
+        rows = {node.name: node for node in self._commands.nodes()}
+        asked = self._nodes or (self._reserved.nodes if self._reserved else ())
         counts = {name: len(rows[name].types) if name in rows else 0 for name in asked}
         seen = said("slurm_gres", gpus=", ".join(f"{name}: {count}" for name, count in counts.items()))
         good = bool(counts) and all(counts.values())
@@ -121,6 +148,13 @@ class _Site:
         return found(good=seconds <= _LONGEST_KILL_WAIT_S, seen=seen, do=said("fix_slurm_kill_wait"))
 
     def accounts(self) -> Finding:
+        """Where Slurm asks for associations, the accounts that are charged have some."""
         enforce = self._config.get("AccountingStorageEnforce", "none")
-        good = "associations" not in enforce
-        return found(good=good, seen=said("slurm_accounts", enforce=enforce), do=said("fix_slurm_accounts"))
+        if "associations" not in enforce:
+            return Finding("ok", said("slurm_accounts", enforce=enforce))
+        known = {each.account for each in self._commands.associations() or ()}
+        lacking = sorted(set(self._charges.values()) - known)
+        if self._charges and not lacking:
+            return Finding("ok", said("slurm_accounts", enforce=enforce))
+        seen = said("slurm_accounts_lacking", enforce=enforce, accounts=", ".join(lacking) or "none given")
+        return Finding("warn", seen, said("fix_slurm_accounts"))

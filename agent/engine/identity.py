@@ -49,9 +49,9 @@ class EngineIdentity:
         return urlsplit(self.redis_url).password or ""
 
 
-def is_one_identity(options: argparse.Namespace) -> bool:
-    """Whether the engine has, or is to get, an identity of its own: else each node has one."""
-    return (options.state / FILE).exists() or (options.token or "").startswith(TOKEN)
+def is_enrolled(folder: Path) -> bool:
+    """Whether the engine has an identity."""
+    return (folder / FILE).exists()
 
 
 def engine_identity_save(folder: Path, identity: EngineIdentity) -> None:
@@ -62,7 +62,7 @@ def engine_identity_save(folder: Path, identity: EngineIdentity) -> None:
 
 def engine_identity_load(folder: Path) -> EngineIdentity | None:
     """Returns the identity, None before the enrolment. Raises OSError, ValueError if damaged."""
-    if not (folder / FILE).exists():
+    if not is_enrolled(folder):
         return None
     return _identity(json.loads((folder / FILE).read_bytes()))
 
@@ -131,7 +131,8 @@ class HostReport:
         """
         names = sorted(set(names))[: wire.HOSTS_MAX]
         served = set(self.identity.hosts)
-        news = {name: found for name in names if name not in served and (found := self._read(name))}
+        new = (name for name in names if wire.node_name(name) not in served)
+        news = {name: found for name in new if (found := self._read(name))}
         fresh = [name for name, found in news.items() if self._said.get(name) != found]
         while True:
             some = self._some(fresh, news)

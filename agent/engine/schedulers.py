@@ -12,7 +12,7 @@ from agent.kubernetes.api import KubernetesApi, access_find
 from agent.kubernetes.cluster import KubernetesCluster, served_nodes
 from agent.kubernetes.cluster import site_read as kubernetes_read
 from agent.kubernetes.gpu import KubernetesGpus, KubernetesPrograms, KubernetesWatch
-from agent.kubernetes.names import NODE
+from agent.kubernetes.names import NODE, RACK
 from agent.kubernetes.parts import BookingParts, PartSettings
 from agent.kubernetes.queues import BookingQueues
 from agent.kubernetes.quotas import BookingQuotas
@@ -20,11 +20,12 @@ from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.host_cores import CoreTopology
 from agent.ports.places import NoDeviceNodes
 from agent.ports.programs import Programs
+from agent.slurm.access import slurm_open
 from agent.slurm.cluster import SlurmCluster, site_read
-from agent.slurm.commands import SlurmCommands
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
 from agent.slurm.jobs import BookingJobs, JobSettings
 from agent.state.store import Store
+from wire import rack_name
 
 
 class Scheduler(Protocol):
@@ -55,10 +56,10 @@ class Slurm:
     """See Scheduler."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Raises OSError."""
-        commands = SlurmCommands(options.reservation, options.partition, options.slurm_account)
-        self._cluster = SlurmCluster(commands)
-        self._site = site_read(commands)
+        """Raises OSError, ValueError."""
+        slurm = slurm_open(options)
+        self._cluster = SlurmCluster(slurm)
+        self._site = site_read(slurm)
 
     @property
     def kind(self) -> wire.Engine:
@@ -85,6 +86,7 @@ class Slurm:
                 notice=options.pause_signal,
                 script_of=store.script_of,
                 logs=options.slurm_logs,
+                charges=options.slurm_account,
             )
             gpus.jobs = BookingJobs(cluster, settings)
             return gpus.jobs
@@ -97,11 +99,20 @@ class Slurm:
             limits="counted" if site.limits_note else "enforced",
             limits_note=site.limits_note,
             engine="slurm",
+            rack=rack_name(node.rack or site.switches.get(node.name, "")),
         )
         return _hardware(gpus, SlurmWatch(cluster, gpus), host, SlurmPrograms(cluster, gpus), jobs)
 
     def doctor(self, options: argparse.Namespace) -> list[str]:
-        return ["--reservation", options.reservation]
+        access = {
+            "slurmrestd": options.slurmrestd,
+            "slurm-token": options.slurm_token,
+            "slurm-cluster": options.slurm_cluster,
+        }
+        given = [f"--{name}={value}" for name, value in access.items() if value]
+        charged = ",".join(f"{whose}={account}" for whose, account in options.slurm_account.items())
+        given += [f"--slurm-account={charged}"] if charged else []
+        return ["--reservation", options.reservation, *given]
 
 
 class Kubernetes:
@@ -140,6 +151,7 @@ class Kubernetes:
             memory_mb=int(node.host.get("memory", 0)) >> 20,
             limits_note="Kubernetes counts what pods request; one without limits may use more",
             engine=self.kind,
+            rack=rack_name(node.labels.get(RACK, "")),
         )
         programs = KubernetesPrograms(cluster, gpus)
         found = _hardware(gpus, KubernetesWatch(cluster, gpus), host, programs, jobs)

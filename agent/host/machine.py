@@ -19,7 +19,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
     """The host. `numa` returns the NUMA node next to a GPU, None when unknown, and `storage` what
-    programs can write to."""
+    programs can write to. `rack` is what an engine's scheduler says."""
 
     name: str
     boot: str
@@ -30,6 +30,7 @@ class Host:
     engine: wire.Engine = "device"
     numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
     storage: Callable[[], wire.NodeStorage | None] = lambda: None
+    rack: str = ""
 
 
 def host_read(name: str, *, inspect: bool = True) -> Host:
@@ -54,6 +55,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         limits_note=host.limits_note[:200],
         engine=host.engine,
         storage=host.storage(),
+        rack=host.rack,
     )
 
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.ports.gpu import GpuError
-from agent.slurm.commands import SlurmCommands
-from agent.slurm.parse import JOBS_FORMAT, Job, SlurmNode, fields_of, hosts_expand, jobs_parse, nodes_parse
+from agent.slurm.charges import Association
+from agent.slurm.parse import Job, SlurmNode
+from agent.slurm.port import SlurmPort
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ WAIT_S = 1.5
 IMPATIENT_S = 5.0
 """After it waited in vain, it does not wait again for so long."""
 IDLE_S = 5.0
+_ASSOCIATIONS_S = 60.0
 SILENT_S = 10.0
 """Seconds without an answer after which Slurm counts as silent."""
 
@@ -39,11 +41,13 @@ class View:
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlurmSite:
     """What does not change while the engine runs. `limits_note` says why Slurm does not keep jobs to
-    their cores and memory; empty: it does."""
+    their cores and memory; empty: it does. `switches` has the switch of each node, which
+    stands for its rack."""
 
     name: str
     version: str
     limits_note: str
+    switches: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 EMPTY = View({}, {}, frozenset())
@@ -56,7 +60,7 @@ class SlurmCluster:
     `steady` never jumps.
     """
 
-    def __init__(self, commands: SlurmCommands, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, commands: SlurmPort, steady: Callable[[], float] = time.monotonic) -> None:
         self.commands = commands
         self._steady = steady
         self._news = threading.Condition()
@@ -66,6 +70,9 @@ class SlurmCluster:
         self._at = self._changed = self._impatient = -OLDEST_S
         self._error: str | None = None
         self._answered = steady()
+        self.associations: frozenset[Association] | None = None
+        """Those that Slurm asks of users; None: it needs none, or did not say them yet."""
+        self._associated = -_ASSOCIATIONS_S
         self.last = EMPTY
         """The last view, however old it is."""
         threading.Thread(target=self._read_always, name="slurm", daemon=True).start()
@@ -114,6 +121,16 @@ class SlurmCluster:
             with self._news:
                 self._take(found, error, began)
                 self._news.notify_all()
+            if found is not None and self._steady() - self._associated >= _ASSOCIATIONS_S:
+                self._associations_read()
+
+    def _associations_read(self) -> None:
+        """Keeps the last ones while the accounting does not answer: Slurm itself decides."""
+        self._associated = self._steady()
+        try:
+            self.associations = self.commands.associations()
+        except (OSError, ValueError, LookupError) as error:
+            log.warning("Slurm's associations are not known: %s", error)
 
     def _take(self, found: View | None, error: str | None, began: float) -> None:
         if error is not None and self._error is None:
@@ -125,30 +142,22 @@ class SlurmCluster:
             self._at, self._answered, self._impatient = began, self._steady(), began
 
     def _read(self) -> View:
-        commands = self.commands
-        nodes = {node.name: node for node in nodes_parse(commands.nodes())}
-        reserved = _reserved(commands.reservations(), commands.reservation)
-        jobs = {job.id: job for job in jobs_parse(commands.jobs(JOBS_FORMAT))}
+        nodes = {node.name: node for node in self.commands.nodes()}
+        found = self.commands.reserved()
+        reserved = frozenset() if found is None else frozenset(found.nodes)
+        jobs = {job.id: job for job in self.commands.jobs()}
         return View(jobs, nodes, reserved)
 
 
-def _reserved(text: str, name: str) -> frozenset[str]:
-    """Returns the nodes of the reservation while it is active."""
-    rows = (fields_of(line) for line in text.splitlines())
-    mine = (row for row in rows if (row.get("ReservationName"), row.get("State")) == (name, "ACTIVE"))
-    return frozenset(host for row in mine for host in hosts_expand(row.get("Nodes", "")))
-
-
-def site_read(commands: SlurmCommands) -> SlurmSite:
+def site_read(commands: SlurmPort) -> SlurmSite:
     """Raises OSError."""
-    values = config_read(commands.config())
-    missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if values.get(name) != "yes"]
-    note = f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""
     version = commands.version().split()[-1:]
-    return SlurmSite(values.get("ClusterName", ""), " ".join(("Slurm", *version)), note)
+    said = " ".join(("Slurm", *version))
+    return SlurmSite(commands.cluster(), said, _limits_note(commands.config()), commands.switches())
 
 
-def config_read(text: str) -> dict[str, str]:
-    """Returns the values of `scontrol show config`."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip() for name, mark, value in pairs if mark}
+def _limits_note(config: Mapping[str, str] | None) -> str:
+    if config is None:
+        return "slurmrestd does not say what Slurm's cgroup.conf has"
+    missing = [name for name in ("ConstrainCores", "ConstrainRAMSpace") if config.get(name) != "yes"]
+    return f"Slurm's cgroup.conf has no {' and no '.join(missing)}" if missing else ""

@@ -2,11 +2,25 @@
 
 import dataclasses
 import os
+import pwd
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agent.ports.commands import CommandTimeout
+from agent.slurm.charges import Association, associations_parse
+from agent.slurm.parse import (
+    JOBS_FORMAT,
+    Job,
+    SlurmNode,
+    config_parse,
+    fields_of,
+    hosts_expand,
+    jobs_parse,
+    nodes_parse,
+    switches_parse,
+)
+from agent.slurm.port import Reservation, Submission
 
 _PASSED = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH", "TZ")
 READ_LIMIT_S = 20.0
@@ -14,56 +28,67 @@ CHANGE_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Submission:
-    """A job to be submitted, held. `gpus` are their types; `minutes` its time limit."""
-
-    name: str
-    account: str
-    node: str
-    gpus: tuple[str, ...]
-    cores: int
-    memory_mb: int
-    minutes: int
-    comment: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class SlurmCommands:
-    """`folder` has the programs, None: they are found by PATH."""
+    """See agent.slurm.port.SlurmPort. `folder` has the programs, None: they are found by PATH."""
 
     reservation: str
     partition: str | None = None
-    charged: str | None = None
-    """The account of Slurm that jobs are charged to; None: the owner's own."""
     folder: Path | None = None
 
     def version(self) -> str:
-        """Returns for example `slurm 22.05.8`."""
         return self._run("scontrol", "--version").strip()
 
-    def config(self) -> str:
-        """Returns the configuration, a line a parameter."""
-        return self._run("scontrol", "show", "config")
+    def cluster(self) -> str:
+        return self.config().get("ClusterName", "")
 
-    def jobs(self, line: str) -> str:
-        """Returns all jobs that Slurm still knows, in this format."""
-        return self._run("squeue", "--noheader", "--all", "--states=all", f"--format={line}")
+    def config(self) -> Mapping[str, str]:
+        return config_parse(self._run("scontrol", "show", "config"))
 
-    def nodes(self) -> str:
-        """Returns all nodes, a line a node."""
-        return self._run("scontrol", "--oneliner", "--details", "--all", "show", "node")
+    def switches(self) -> Mapping[str, str]:
+        try:
+            return switches_parse(self._run("scontrol", "--oneliner", "show", "topology"))
+        except CommandTimeout:
+            raise
+        except OSError:
+            # Some versions say by an error that there are none.
+            return {}
 
-    def reservations(self) -> str:
-        """Returns all reservations, a line each."""
-        return self._run("scontrol", "--oneliner", "show", "reservation")
+    def jobs(self) -> list[Job]:
+        text = self._run("squeue", "--noheader", "--all", "--states=all", f"--format={JOBS_FORMAT}")
+        return list(jobs_parse(text))
+
+    def nodes(self) -> list[SlurmNode]:
+        return list(nodes_parse(self._run("scontrol", "--oneliner", "--details", "--all", "show", "node")))
+
+    def reserved(self) -> Reservation | None:
+        text = self._run("scontrol", "--oneliner", "show", "reservation")
+        rows = (fields_of(line) for line in text.splitlines())
+        mine = (row for row in rows if row.get("ReservationName") == self.reservation)
+        row = next((row for row in mine if row.get("State") == "ACTIVE"), None)
+        if row is None:
+            return None
+        who = [row[key] for key in ("Users", "Groups", "Accounts") if row.get(key, "(null)") != "(null)"]
+        return Reservation(tuple(hosts_expand(row.get("Nodes", ""))), " ".join(who))
+
+    def associations(self) -> frozenset[Association] | None:
+        config = self.config()
+        if "associations" not in config.get("AccountingStorageEnforce", ""):
+            return None
+        return associations_parse(
+            self._run(
+                *("sacctmgr", "--noheader", "--parsable2", "show", "associations"),
+                *(f"cluster={config.get('ClusterName', '')}", "format=User,Account"),
+            )
+        )
 
     def submit(self, job: Submission, script: str) -> int:
-        """Submits a job that waits for `release`; returns its number."""
         options = [
             *("--parsable", "--hold", "--no-requeue", "--nodes=1", "--ntasks=1"),
             *("--export=ALL", "--chdir=/", "--output=/dev/null", "--error=/dev/null"),
             f"--reservation={self.reservation}",
             f"--uid={job.account}",
+            # Without it the job has root's group, and its owner's own can't enter it.
+            f"--gid={_group_of(job.account)}",
             f"--nodelist={job.node}",
             f"--gres={gres_text(job.gpus)}",
             f"--time={job.minutes}",
@@ -76,8 +101,8 @@ class SlurmCommands:
             options.append(f"--mem={job.memory_mb}M")
         if self.partition:
             options.append(f"--partition={self.partition}")
-        if self.charged:
-            options.append(f"--account={self.charged}")
+        if job.charged:
+            options.append(f"--account={job.charged}")
         answer = self._run("sbatch", *options, limit_s=CHANGE_LIMIT_S, text=script)
         number = answer.strip().partition(";")[0]
         if not number.isdecimal():
@@ -85,28 +110,22 @@ class SlurmCommands:
         return int(number)
 
     def release(self, job: int) -> None:
-        """Lets a held job start."""
         self._run("scontrol", "release", str(job), limit_s=CHANGE_LIMIT_S)
 
     def exit_code(self, job: int) -> str:
-        """Returns how a job ended, as `7:0`: its exit code and a signal."""
         line = self._run("scontrol", "--oneliner", "show", "job", str(job), limit_s=CHANGE_LIMIT_S)
         return next((word[9:] for word in line.split() if word.startswith("ExitCode=")), "")
 
     def limit(self, job: int, minutes: int) -> None:
-        """Sets the time limit of a job, from its start."""
         self._update(job, f"TimeLimit={minutes}")
 
     def cancel(self, job: int) -> None:
-        """Ends a job: TERM, and KILL after Slurm's KillWait. One that is over is no error."""
         self._run("scancel", "--quiet", str(job), limit_s=CHANGE_LIMIT_S)
 
     def signal(self, job: int, number: int) -> None:
-        """Sends a signal to the script of a job."""
         self._run("scancel", "--batch", f"--signal={number}", str(job), limit_s=CHANGE_LIMIT_S)
 
     def notify(self, job: int, text: str) -> None:
-        """Writes a line to the standard error of a job."""
         self._run("scontrol", "notify", str(job), text, limit_s=CHANGE_LIMIT_S)
 
     def _update(self, job: int, change: str) -> None:
@@ -121,7 +140,7 @@ class SlurmCommands:
                 timeout=limit_s,
                 input=text.encode(),
                 capture_output=True,
-                env=_environment(),
+                env=job_environment(),
             )
         except subprocess.TimeoutExpired as error:
             raise CommandTimeout(f"{name} took longer than {limit_s:g} s") from error
@@ -138,7 +157,15 @@ def gres_text(types: Sequence[str]) -> str:
     return ",".join(f"{name}:{types.count(kind)}" for kind, name in names.items())
 
 
-def _environment() -> dict[str, str]:
+def _group_of(account: str) -> int:
+    """Raises OSError for an account that this host does not know."""
+    try:
+        return pwd.getpwnam(account).pw_gid
+    except KeyError as error:
+        raise OSError(f"no account {account} on this host") from error
+
+
+def job_environment() -> dict[str, str]:
     """Returns what commands get. A job gets it, too, so the agent's own settings are not in it, and
     Slurm need not ask for the owner's by a login."""
     known = (name for name in _PASSED if name in os.environ)

@@ -18,9 +18,10 @@ from agent.plan.bookings import NodeWants, WantedBooking, wants_of
 from agent.plan.targets import GpuTarget
 from agent.ports.gpu import GpuError, RetryLater
 from agent.ports.handover import booking_full_name
+from agent.slurm.charges import account_charged, refusal_of
 from agent.slurm.cluster import SlurmCluster, View
-from agent.slurm.commands import Submission
 from agent.slurm.parse import Job
+from agent.slurm.port import Submission
 from agent.slurm.scripts import (
     BY_THEMSELVES,
     OWNERS_FOLDER,
@@ -73,8 +74,8 @@ class BookingJob:
 class JobSettings:
     """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
     account of a member, `epoch` that of the document. `now` is in Unix seconds, `notice` the signal
-    of a pause. `script_of` returns the script of a booking by its full name, and `logs` is the folder of
-    what scripts write."""
+    of a pause. `script_of` returns the script of a booking by its full name, `logs` is the folder of
+    what scripts write, and `charges` the accounts of Slurm of organisations and projects."""
 
     node: str
     folder: Path
@@ -85,6 +86,7 @@ class JobSettings:
     notice: int | None = None
     script_of: Callable[[str], str | None] = lambda booking: None
     logs: str = OWNERS_FOLDER
+    charges: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class BookingJobs:
@@ -355,7 +357,10 @@ class BookingJobs:
             memory_mb=sum(each.memory_mb for each, _ in wanted.parts),
             minutes=_minutes(wanted.ends - self._settings.now()),
             comment=f"booking={booking_full_name(wanted.first)} epoch={self._settings.epoch()}",
+            charged=account_charged(self._settings.charges, wanted.first),
         )
+        if refusal := refusal_of(self._cluster.associations, account, job.charged):
+            raise OSError(refusal)
         try:
             number = self._cluster.commands.submit(job, self._batch(wanted, account))
         finally:

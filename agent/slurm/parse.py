@@ -76,7 +76,8 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """One node. `types` has the type of each of its GPUs, empty where they have none."""
+    """One node. `types` has the type of each of its GPUs, empty where they have none. `rack` is that of
+    its feature `rack=…`, empty without one."""
 
     name: str
     states: frozenset[str]
@@ -86,6 +87,7 @@ class SlurmNode:
     cores: int
     memory_mb: int
     boot: str
+    rack: str = ""
 
     @property
     def damage(self) -> str | None:
@@ -143,7 +145,26 @@ def nodes_parse(text: str) -> Iterator[SlurmNode]:
             cores=int(fields.get("CPUEfctv") or fields["CPUTot"]),
             memory_mb=int(fields["RealMemory"]),
             boot=fields.get("BootTime", ""),
+            rack=rack_of(fields.get("AvailableFeatures", "")),
         )
+
+
+def rack_of(features: str) -> str:
+    """Returns the rack that a node's features name, as `rack=a2`; empty: none."""
+    return next((each[5:] for each in features.split(",") if each.startswith("rack=")), "")
+
+
+def switches_parse(text: str) -> dict[str, str]:
+    """Returns the switch of each node, of `scontrol --oneliner show topology`: those of the lowest level."""
+    rows = (fields_of(line) for line in text.splitlines())
+    leaves = (row for row in rows if row.get("Level") == "0" and "SwitchName" in row)
+    return {host: row["SwitchName"] for row in leaves for host in hosts_expand(row.get("Nodes", ""))}
+
+
+def config_parse(text: str) -> dict[str, str]:
+    """Returns the values of `scontrol show config`."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, mark, value in pairs if mark}
 
 
 def fields_of(line: str) -> dict[str, str]:

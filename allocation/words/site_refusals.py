@@ -76,6 +76,10 @@ SENTENCES: dict[str, Sentence] = {
         "%(node)s has %(whose)s, and a node has one identity. Lock it out there first; what runs on it"
         " continues."
     ),
+    "host_of_engine": (
+        "Hosts of Slurm and Kubernetes are enrolled together, by their engine. Make its token at"
+        " %(portal)s/ops/engines."
+    ),
     "no_host_of_kind": "No host with %(kind)s waits for approval.",
     "models_unknown": (
         "Nothing can be planned on %(node)s: no model named %(names)s is in the catalogue. Add the "

@@ -111,6 +111,7 @@ ACTIONS = {
     "node.ladder_follows_policy": "reset the enforcement on {object} to the policy",
     "node.ladder_set": "set the enforcement on {object}",
     "node.locked_out": "revoked the access of {object}",
+    "node.rack_set": "set the rack of {object}",
     "operator.created": "created the operator {object}",
     "outage.begun": "announced an outage of the portal",
     "outage.closed": "closed the portal for its outage",

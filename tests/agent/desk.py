@@ -57,7 +57,7 @@ class Desk:
         for parts in self.bookings.values():
             for gpu, each in parts:
                 gpus.setdefault(self.portal.gpus()[gpu], []).append(each)
-        document = a_document(gpus, generation=self.generation)
+        document = a_document(gpus, generation=self.generation, node=self.portal.node)
         self.portal.publish(dataclasses.replace(document, scripts=self.scripts))
 
     def states(self, name: str) -> set[str]:

@@ -1,13 +1,17 @@
 """The portal's side of an engine: real web processes, and what workers do, when a test asks for it."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 
+import wire
+from agent.slurm.gpu import gpu_uuid
 from allocation.models import Allocation, Booking, EngineHost, Node
 from allocation.services.decide.cycle import cycle_run
 from allocation.services.inbox.consumer import Reader
@@ -17,6 +21,7 @@ from allocation.services.nodes.engines import (
     engine_revoke,
     engine_token_create,
 )
+from allocation.services.nodes.fleet import enrolment_token_create, node_enrol
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure
 from allocation.services.publish.publish import publish_due
 from tests.builders import an_operator
@@ -28,6 +33,27 @@ KIND = "4 × NVIDIA H100 80GB HBM3"
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def slurm_host(name: str) -> wire.Inventory:
+    """A host of StandInSlurm, as an agent of its own reports it."""
+    gpus = tuple(
+        wire.InventoryGpu(
+            index=index,
+            uuid=gpu_uuid("standin", name, index),
+            name="NVIDIA H100 80GB HBM3",
+            memory_mb=81559,
+            mig_capable=False,
+            mode="whole",
+            numa=None,
+            pci="",
+            nvlink_domain=None,
+        )
+        for index in range(4)
+    )
+    return wire.Inventory(
+        hostname=name, driver="Slurm 22.05.8", agent="1.0.0", boot="", cores=16, memory_mb=8000, gpus=gpus
+    )
 
 
 class EnginePortal:
@@ -43,6 +69,17 @@ class EnginePortal:
     def token(self, name: str = "main") -> str:
         with as_role("portal_ops"):
             return engine_token_create(engine=name, rack="a1", now=now())
+
+    def enrolled_alone(self, name: str) -> dict[str, Any]:
+        """Enrols a host as version 1.0 did; returns its identity."""
+        with as_role("portal_ops"):
+            token = enrolment_token_create(node_name=name, rack_name="a1", now=now())
+        inventory = slurm_host(name)
+        plain = json.loads(json.dumps(wire.inventory_to_plain(inventory)))
+        found: dict[str, Any] = node_enrol(token=token, inventory=plain, now=now())
+        with as_system():
+            Node.objects.filter(name=name).update(engine="slurm")
+        return found
 
     def approve(self, *names: str, kind: str = "") -> list[str]:
         fields = {"operator": self._operator, "engine_name": "main", "now": now()}
@@ -101,6 +138,7 @@ case "$*" in
   --version) echo slurm 22.05.8 ;;
   "show config") echo "ClusterName = standin" ;;
   *"show node"*) cat {root}/nodes ;;
+  *"show topology"*) ;;
   *"show reservation"*) cat {root}/reservations ;;
   *) exit 1 ;;
 esac
@@ -119,10 +157,11 @@ class StandInSlurm:
             (self.root / name).write_text(text)
             (self.root / name).chmod(0o755)
 
-    def holds(self, *names: str) -> None:
+    def holds(self, *names: str, features: str = "(null)") -> None:
         """The reservation holds these nodes, of four GPUs each."""
         lines = [
             f"NodeName={name} CPUTot=16 RealMemory=8000 Gres=gpu:h100:4 GresUsed=gpu:h100:0 State=IDLE"
+            f" AvailableFeatures={features}"
             for name in names
         ]
         held = f"ReservationName=portal Nodes={','.join(names)} State=ACTIVE\n"

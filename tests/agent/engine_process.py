@@ -30,7 +30,7 @@ class EngineProcess:
         options = {
             "PATH": os.environ["PATH"],
             "GPU_AGENT_PORTAL": self.portal.url,
-            "GPU_AGENT_TOKEN": "one-time",
+            "GPU_AGENT_TOKEN": "gpup_engine_once",
             "GPU_AGENT_STATE": str(self.state),
             "PYTHONPATH": os.getcwd(),
             **self._options,

@@ -6,8 +6,7 @@ import pytest
 import redis
 
 import wire
-from tests.agent.builders import NODE
-from tests.agent.processes import Portal
+from tests.agent.processes import Portal, PortalOfEngine
 
 
 @pytest.fixture
@@ -20,10 +19,11 @@ def portal(redis_client: "redis.Redis") -> Iterator[Portal]:
         agent_account_replace,
     )
 
-    redis_client.delete(wire.desired_key(NODE), wire.lease_key(NODE), wire.report_stream(NODE))
+    node = PortalOfEngine.node
+    redis_client.delete(wire.desired_key(node), wire.lease_key(node), wire.report_stream(node))
     password, digest = account_password()
-    agent_account_open(NODE, digest)
-    found = Portal(redis_client, account_url(NODE, password), digest)
+    agent_account_open(node, digest)
+    found = PortalOfEngine(redis_client, account_url(node, password), digest)
     yield found
-    agent_account_replace(NODE, None)
+    agent_account_replace(node, None)
     found.close()

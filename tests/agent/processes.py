@@ -19,6 +19,8 @@ from tests.agent.builders import KEY, KEYS, NODE
 class Portal:
     """The portal's side: answers enrolments, writes documents, reads reports."""
 
+    node = NODE
+
     def __init__(self, client: "redis.Redis", agents_url: str, digest: bytes) -> None:
         self.client = client
         self.digest = digest
@@ -26,7 +28,7 @@ class Portal:
         self.enrolments: list[dict[str, Any]] = []
         self.answers: list[tuple[int, dict[str, Any]]] = []
         self.identity = {
-            "node": NODE,
+            "node": self.node,
             "key": KEY.hex(),
             "key_version": 1,
             "epoch": 1,
@@ -37,8 +39,7 @@ class Portal:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                portal.enrolments.append({"path": self.path, **json.loads(body)})
-                status, answer = portal.answers.pop(0) if portal.answers else (201, portal.identity)
+                status, answer = portal.answer(self.path, json.loads(body))
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(answer).encode())
@@ -55,25 +56,30 @@ class Portal:
         self.thread.join()
         self.server.server_close()
 
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Takes in what an agent sends by REST."""
+        self.enrolments.append({"path": path, **body})
+        return self.answers.pop(0) if self.answers else (201, self.identity)
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def publish(self, desired: wire.Desired) -> None:
         raw = wire.seal(desired, key=KEY, key_version=1).to_json()
-        self.client.set(wire.desired_key(NODE), raw)
-        self.client.publish(wire.wake_channel(NODE), b"")
+        self.client.set(wire.desired_key(self.node), raw)
+        self.client.publish(wire.wake_channel(self.node), b"")
 
     def grant(self) -> None:
         """Answers the newest heartbeat."""
         beats = [m for m in self.messages() if isinstance(m, wire.Heartbeat)]
-        lease = wire.Lease(node=NODE, epoch=1, seq=beats[-1].seq, ttl=20)
+        lease = wire.Lease(node=self.node, epoch=1, seq=beats[-1].seq, ttl=20)
         raw = wire.seal(lease, key=KEY, key_version=1).to_json()
-        self.client.set(wire.lease_key(NODE), raw)
-        self.client.publish(wire.wake_channel(NODE), wire.LEASE_WAKE)
+        self.client.set(wire.lease_key(self.node), raw)
+        self.client.publish(wire.wake_channel(self.node), wire.LEASE_WAKE)
 
     def messages(self) -> list[wire.FromAgent]:
-        entries: Any = self.client.xrange(wire.report_stream(NODE))
+        entries: Any = self.client.xrange(wire.report_stream(self.node))
         return [wire.open_report(wire.Envelope.from_fields(f), self.keys) for _, f in entries]
 
     def reports(self) -> list[wire.Report]:
@@ -91,6 +97,28 @@ class Portal:
 
     def gpu(self) -> str:
         return self.gpus()[0]
+
+
+class PortalOfEngine(Portal):
+    """The portal's side of an engine with one host, which it has approved already."""
+
+    node = "n1"
+    account = {"engine": "main", "key": (b"e" * 32).hex(), "key_version": 1}
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if not path.endswith("/hosts"):
+            return 201, {**self.identity, **self.account}
+        key = bytes.fromhex(str(self.account["key"]))
+        sealed = wire.Envelope(body["body"].encode(), body["key"], body["mac"])
+        message = wire.open_engine_hosts(sealed, {1: key})
+        for each in message.inventories:
+            plain = json.loads(json.dumps(wire.inventory_to_plain(each)))
+            self.enrolments.append({"path": path, "inventory": plain})
+        hidden = wire.key_wrap(old=key, new=KEY, node=self.node, version=1)
+        host = wire.HostKey(node=self.node, key_version=1, hidden=hidden)
+        said = wire.EngineAnswer(engine="main", seq=message.seq, epoch=1, hosts=(host,))
+        answer = wire.seal(said, key=key, key_version=1)
+        return 200, {"body": answer.body.decode(), "key": 1, "mac": answer.mac}
 
 
 class Process:

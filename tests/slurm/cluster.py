@@ -4,13 +4,17 @@ Needs Debian's packages slurmctld, slurmd, slurm-client and munge, and root: `ma
 """
 
 import os
+import pwd
 import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from devtools.launch.embedded import free_port
 from tests.servers.waiting import wait_until
@@ -19,6 +23,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sc
 RESERVATION = "portal"
 OWNER = "games"
 """An account of every Debian, as the owner of bookings."""
+REST_ACCOUNT = "backup"
+"""Whose slurmrestd is."""
 OTHER = "news"
 """Another one, who submits jobs of their own."""
 
@@ -29,6 +35,7 @@ SlurmctldPort={port}
 AuthType=auth/munge
 AuthInfo=socket={root}/munge/socket
 CredType=cred/munge
+{rest}\
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={root}/state
@@ -50,6 +57,7 @@ SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sc
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 GresTypes=gpu
+TopologyPlugin=topology/tree
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 MinJobAge={min_job_age}
@@ -60,22 +68,60 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing() -> list[str]:
+_REST = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={root}/etc/jwt.key\n"
+
+
+def missing(*, has_rest: bool = False) -> list[str]:
     """Returns the programs of Slurm that are not installed."""
-    return [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
+    names = (*PROGRAMS, "slurmrestd") if has_rest else PROGRAMS
+    return [name for name in names if shutil.which(name, path=_PATH) is None]
 
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
-class Cluster:
-    """Nodes `n1`, `n2`, …, each with so many stand-in GPUs and twice as many cores."""
+def as_account(account: str) -> tuple[str, ...]:
+    """Returns the words before a command that an account runs with its own groups."""
+    group = pwd.getpwnam(account).pw_gid
+    return ("setpriv", f"--reuid={account}", f"--regid={group}", "--init-groups")
 
-    def __init__(self, root: Path, *, nodes: int = 2, gpus: int = 4, min_job_age: int = 60) -> None:
+
+def running(names: Sequence[str] = ("n1", "n2"), *, has_rest: bool = False) -> "Iterator[Cluster]":
+    """Yields a cluster that runs, for a fixture."""
+    if os.geteuid() != 0:
+        pytest.fail("jobs run as other accounts: run the tests of Slurm as root", pytrace=False)
+    lacking = missing(has_rest=has_rest)
+    if lacking:
+        pytest.fail(f"{', '.join(lacking)} are not installed: run `make slurm` as root", pytrace=False)
+    # Other accounts must reach it: the folders of pytest are root's.
+    with tempfile.TemporaryDirectory(prefix="gpup-slurm-") as folder:
+        found = Cluster(Path(folder), names=names, has_rest=has_rest)
+        try:
+            found.start()
+            yield found
+        finally:
+            found.stop()
+
+
+class Cluster:
+    """Nodes, each with so many stand-in GPUs and twice as many cores, at a switch of its own."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        names: Sequence[str] = ("n1", "n2"),
+        gpus: int = 4,
+        min_job_age: int = 60,
+        has_rest: bool = False,
+    ) -> None:
         self.root = root
-        self.names = tuple(f"n{number + 1}" for number in range(nodes))
+        self.names = tuple(names)
         self._gpus = gpus
         self._min_job_age = min_job_age
+        self._has_rest = has_rest
+        self.socket = root / "rest" / "socket"
+        self.token = root / "etc" / "token"
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.conf = root / "etc" / "slurm.conf"
         self.logs = root / "logs"
@@ -98,6 +144,8 @@ class Cluster:
             self.node_start(name)
         wait_until(lambda: set(self.node_states()) == {"idle"}, seconds=30)
         self.reservation_make(self.names)
+        if self._has_rest:
+            self.rest_start()
 
     def reservation_make(self, nodes: Sequence[str]) -> None:
         """Holds these nodes for the portal."""
@@ -115,6 +163,26 @@ class Cluster:
     def node_start(self, name: str) -> None:
         """Starts the slurmd of a node."""
         self._start(name, "slurmd", "-D", "-N", name, "-f", self.conf)
+
+    def rest_start(self) -> None:
+        """Starts slurmrestd, which does not run as root, and has a token for it."""
+        self.token.write_text(self.run("scontrol", "token", "username=root", "lifespan=86400"))
+        self._start(
+            "slurmrestd",
+            # It takes tokens if it has a variable as Debian's unit sets it.
+            *(
+                *as_account(REST_ACCOUNT),
+                "env",
+                "SLURM_JWT=daemon",
+                "slurmrestd",
+                "-a",
+                "rest_auth/jwt",
+                "-s",
+                "openapi/v0.0.38",
+            ),
+            f"unix:{self.socket}",
+        )
+        wait_until(self.socket.exists, seconds=10)
 
     def saved(self) -> None:
         """Waits until the controller has its jobs on disk: it writes them every few seconds."""
@@ -175,9 +243,8 @@ class Cluster:
 
     def step(self, account: str, job: int, script: str) -> "subprocess.Popen[bytes]":
         """Starts a program in a job, as its owner does."""
-        command = ("setpriv", f"--reuid={account}", "--clear-groups", "srun", f"--jobid={job}")
         return subprocess.Popen(
-            (*command, "--overlap", "bash", "-c", script),
+            (*as_account(account), "srun", f"--jobid={job}", "--overlap", "bash", "-c", script),
             env=self.environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -205,8 +272,12 @@ class Cluster:
             )
 
     def _write(self) -> None:
-        for name in ("etc", "state", "spool", "log", "run", "munge", "dev"):
+        for name in ("etc", "state", "spool", "log", "run", "munge", "dev", "rest"):
             (self.root / name).mkdir(parents=True)
+        (self.root / "rest").chmod(0o777)
+        signing = self.root / "etc" / "jwt.key"
+        signing.write_bytes(os.urandom(32))
+        signing.chmod(0o600)
         self.root.chmod(0o755)
         self.logs.mkdir()
         self.logs.chmod(0o1777)
@@ -225,9 +296,13 @@ class Cluster:
                 cpus=2 * self._gpus,
                 gpus=self._gpus,
                 min_job_age=self._min_job_age,
+                rest=_REST.format(root=self.root) if self._has_rest else "",
             )
         )
         (self.root / "etc" / "cgroup.conf").write_text("")
+        leaves = [f"SwitchName=leaf-{name} Nodes={name}" for name in self.names]
+        top = f"SwitchName=top Switches={','.join(f'leaf-{name}' for name in self.names)}"
+        (self.root / "etc" / "topology.conf").write_text("\n".join((*leaves, top, "")))
         for number in range(self._gpus):
             # Null devices stand in for those of GPUs.
             os.mknod(self.root / "dev" / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))

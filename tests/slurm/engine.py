@@ -29,5 +29,7 @@ def options_of(cluster: Cluster, state: Path, nodes: str) -> dict[str, str]:
 class Engine(EngineProcess):
     """The engine of some nodes. Every member of the portal has the account `OWNER`."""
 
-    def __init__(self, portal: Portal, cluster: Cluster, state: Path, nodes: str = "n1") -> None:
-        super().__init__(portal, state, options_of(cluster, state, nodes))
+    def __init__(
+        self, portal: Portal, cluster: Cluster, state: Path, nodes: str = "n1", **options: str
+    ) -> None:
+        super().__init__(portal, state, {**options_of(cluster, state, nodes), **options})

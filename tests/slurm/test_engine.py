@@ -7,7 +7,7 @@ import pytest
 import wire
 from tests.agent.builders import HOUR
 from tests.agent.desk import now, seen
-from tests.slurm.cluster import OTHER, OWNER, RESERVATION, Cluster
+from tests.slurm.cluster import OTHER, OWNER, RESERVATION, Cluster, as_account
 from tests.slurm.desk import Desk
 from tests.slurm.engine import Engine
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.faults
 def by(account: str, cluster: Cluster, command: str) -> "subprocess.CompletedProcess[str]":
     """Runs a command of the shell as an account."""
     return subprocess.run(
-        ["setpriv", f"--reuid={account}", "--clear-groups", "sh", "-c", command],
+        [*as_account(account), "sh", "-c", command],
         env=cluster.environment,
         cwd="/tmp",  # noqa: S108 (a folder that every account may enter)
         capture_output=True,
@@ -28,8 +28,7 @@ def by(account: str, cluster: Cluster, command: str) -> "subprocess.CompletedPro
 
 
 def test_a_booking_is_a_job_from_its_start_to_its_end(desk: Desk, engine: Engine, cluster: Cluster) -> None:
-    (enrolment,) = desk.portal.enrolments
-    inventory = wire.inventory_from_plain(enrolment["inventory"])
+    inventory = wire.inventory_from_plain(desk.portal.enrolments[0]["inventory"])
     assert (inventory.hostname, inventory.engine, len(inventory.gpus)) == ("n1", "slurm", 4)
     assert {(gpu.name, gpu.memory_mb) for gpu in inventory.gpus} == {("NVIDIA H100 80GB HBM3", 81559)}
 
@@ -39,8 +38,8 @@ def test_a_booking_is_a_job_from_its_start_to_its_end(desk: Desk, engine: Engine
     assert line.startswith(f"{job} RUNNING {OWNER} n1 portal:n1:biology.BK-7:")
     assert cluster.used("n1") == "gpu:h100:2(IDX:0-1)"
     # Its owner works in it.
-    inside = by(OWNER, cluster, f"srun --jobid={job} --overlap sh -c 'echo $CUDA_VISIBLE_DEVICES'")
-    assert inside.stdout == "0,1\n", inside.stderr
+    inside = by(OWNER, cluster, f"srun --jobid={job} --overlap sh -c 'echo $CUDA_VISIBLE_DEVICES; id -gn'")
+    assert inside.stdout == f"0,1\n{OWNER}\n", inside.stderr
 
     # A later end is the job's, too.
     (_, first), _ = desk.bookings["BK-7"]

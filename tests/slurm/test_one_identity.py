@@ -12,10 +12,16 @@ from tests.agent.engine_portal import KIND, EnginePortal, now
 from tests.agent.engine_process import EngineProcess
 from tests.builders_allocation import Lab, a_booking_request, a_lab, an_ask
 from tests.roles import as_system
-from tests.slurm.cluster import OWNER, Cluster
+from tests.slurm.cluster import OWNER, Cluster, running
 from tests.slurm.engine import options_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.engines]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    # Slurm's names may have capitals.
+    yield from running(names=("n1", "N2"))
 
 
 @pytest.fixture
@@ -51,6 +57,11 @@ def released(portal: EnginePortal, lab: Lab, booking: Booking) -> None:
     portal.until(lambda: portal.state(booking) == "ended")
 
 
+def racks() -> dict[str, str]:
+    with as_system():
+        return dict(Node.objects.values_list("host_name", "rack__name"))
+
+
 def numbers(cluster: Cluster) -> set[str]:
     return {line.split()[0] for line in cluster.jobs("R")}
 
@@ -66,7 +77,8 @@ def test_bookings_run_as_jobs_on_hosts_of_one_identity(
     first, second = booked(lab), booked(lab)
     portal.until(lambda: {portal.state(first), portal.state(second)} == {"active"})
     assert sorted({*portal.nodes_of(first), *portal.nodes_of(second)}) == ["n1", "n2"]
-    assert sorted(line.split()[2:4] for line in cluster.jobs("R")) == [[OWNER, "n1"], [OWNER, "n2"]]
+    assert sorted(line.split()[2:4] for line in cluster.jobs("R")) == [[OWNER, "N2"], [OWNER, "n1"]]
+    assert racks() == {"": "leaf-n1", "N2": "leaf-n2"}
 
     # A killed engine finds its jobs again, with the keys that it has on disk, and takes new ones.
     jobs = numbers(cluster)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.faults
 TENANT = "biology"
 ENDS_ITSELF = """\
 #!/bin/bash
-echo "$(id -un) in $GPU_BOOKING_TENANT's $GPU_BOOKING with $CUDA_VISIBLE_DEVICES"
+echo "$(id -un):$(id -Gn) in $GPU_BOOKING_TENANT's $GPU_BOOKING with $CUDA_VISIBLE_DEVICES"
 printf 'and \\033[1ma line\\n'
 exit 7
 """
@@ -47,7 +47,7 @@ def test_a_script_runs_in_the_job_and_its_end_comes_back(desk: Desk, cluster: Cl
     found = said(desk, "BK-20")
     assert found is not None
     assert (found.exit_code, found.ended) == (7, "FAILED")
-    assert found.log == f"{OWNER} in biology's BK-20 with 0,1\nand [1ma line\n"
+    assert found.log == f"{OWNER}:{OWNER} in biology's BK-20 with 0,1\nand [1ma line\n"
 
     # The owner has the output and what ran, and nobody else.
     logs = [each for each in cluster.logs.iterdir() if each.name.startswith("biology.BK-20.")]

@@ -35,6 +35,8 @@ class HostOut(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text="Its GPUs, as `4 × NVIDIA L40S`.")
     since = serializers.DateTimeField(allow_null=True)
     why = serializers.CharField()
+    node = serializers.CharField(help_text="Its name in the portal: capitals become small, and dots hyphens.")
+    rack = serializers.CharField(help_text="Where it stands, or would.")
 
 
 class EngineViewOut(serializers.Serializer[Any]):

@@ -2,11 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from django.db.models.fields.json import KeyTextTransform
 from rest_framework import serializers
 
+import wire
 from allocation.models import EngineAgent, EngineHost, Node
 from allocation.services.nodes.engines import (
     engine_hosts_approve,
@@ -14,8 +16,9 @@ from allocation.services.nodes.engines import (
     engine_revoke,
     engine_token_create,
     hosts_waiting,
+    is_alone,
 )
-from allocation.services.nodes.fleet import NODE_NAME, TOKEN_LIFETIME
+from allocation.services.nodes.fleet import TOKEN_LIFETIME
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.models import User
@@ -25,6 +28,8 @@ from tenants.platform.terms import term, terms
 
 # An engine says every 15 s which hosts there are.
 SILENT = timedelta(minutes=3)
+RACK = r"^[a-z0-9][a-z0-9-]{0,39}$"
+_MOVES = "It has an identity of its own, which ends when you approve it here. What runs on it continues."
 
 
 @terms
@@ -36,7 +41,7 @@ class EngineTerms:
         "Rack",
         "The rack of hosts that join.",
         max_length=40,
-        body=serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,39}$"),
+        body=serializers.RegexField(RACK),
         example="a2",
     )
 
@@ -50,6 +55,15 @@ class HostsTerms:
         says="By name.",
         default=(),
         body=serializers.ListField(child=Text(max_length=64), required=False, max_length=200),
+    )
+    rack: str = term(
+        "Rack",
+        says="Where they stand. Without it where their scheduler says, else the engine's; hosts that are"
+        " nodes already stay in theirs.",
+        default="",
+        max_length=40,
+        allow_blank=True,
+        body=serializers.RegexField(RACK, required=False, allow_blank=True),
     )
     kind: str = term(
         "Kind",
@@ -77,13 +91,18 @@ class EngineToken:
 @dataclass(frozen=True, slots=True)
 class HostNow:
     """A host of an engine. `state`: `waiting` for approval, `refused` with `why`, `served`, or `gone` from
-    the cluster; `since` is when that began, as far as it is known."""
+    the cluster; `since` is when that began, as far as it is known. One that `moves` waits, and is a node
+    with an identity of its own until then. `node` is its name in the portal, and `rack` where it
+    stands, or would."""
 
     name: str
     state: str
     kind: str
     since: datetime | None
     why: str = ""
+    moves: bool = False
+    node: str = ""
+    rack: str = ""
 
     @property
     def words(self) -> str:
@@ -117,6 +136,11 @@ class EngineView:
         return sum(each.state in ("served", "gone") for each in self.hosts)
 
     @property
+    def moving(self) -> tuple[str, ...]:
+        """The hosts that were enrolled one by one, and move to the engine when they are approved."""
+        return tuple(each.name for each in self.hosts if each.moves)
+
+    @property
     def waits(self) -> int:
         """How many hosts wait for approval."""
         return sum(each.state == "waiting" for each in self.hosts)
@@ -128,10 +152,12 @@ def engines_view(now: datetime, name: str | None = None) -> list[EngineView]:
     engines = engines if name is None else engines.filter(name=name)
     reported: dict[str, list[EngineHost]] = defaultdict(list)
     rows = EngineHost.objects.filter(engine__in=engines).defer("inventory").order_by("name")
+    rows = rows.annotate(rack=KeyTextTransform("rack", "inventory"))
     for row in rows:
         reported[row.engine_id].append(row)
-    named = Node.objects.filter(name__in=rows.values("name")) | Node.objects.filter(engine_agent__in=engines)
-    nodes = {each.name: each for each in named}
+    names = [wire.node_name(row.name) for row in rows]
+    named = Node.objects.filter(name__in=names) | Node.objects.filter(engine_agent__in=engines)
+    nodes = {each.name: each for each in named.select_related("rack")}
     return [_view(engine, reported[engine.name], nodes, now) for engine in engines]
 
 
@@ -146,11 +172,16 @@ def engine_view(name: str, now: datetime) -> EngineView:
 def _view(
     engine: EngineAgent, reported: Sequence[EngineHost], nodes: dict[str, Node], now: datetime
 ) -> EngineView:
-    hosts = [_host(engine, row, nodes.get(row.name)) for row in reported]
+    hosts = [_host(engine, row, nodes.get(wire.node_name(row.name))) for row in reported]
     known = {row.name for row in reported}
-    own = (node for node in nodes.values() if node.engine_agent_id == engine.name and node.name not in known)
-    hosts += [HostNow(node.name, "gone", "", None) for node in own]
-    kinds = Counter(hosts_waiting(engine).values_list("kind", flat=True))
+    own = {
+        node.host_name or node.name: node for node in nodes.values() if node.engine_agent_id == engine.name
+    }
+    gone = {host: node for host, node in own.items() if host not in known}
+    hosts += [
+        HostNow(host, "gone", "", None, node=node.name, rack=node.rack.name) for host, node in gone.items()
+    ]
+    kinds = Counter(row.kind for row in hosts_waiting(engine))
     return EngineView(
         name=engine.name,
         scheduler=engine.engine,
@@ -173,19 +204,28 @@ def _state(engine: EngineAgent, now: datetime) -> str:
 
 
 def _host(engine: EngineAgent, row: EngineHost, node: Node | None) -> HostNow:
-    if node is not None and node.engine_agent_id == engine.name:
+    name = wire.node_name(row.name)
+    rack = node.rack.name if node is not None else getattr(row, "rack", "") or engine.rack.name
+    host = HostNow(row.name, "waiting", row.kind, row.since, node=name, rack=rack)
+    if node is None:
+        return host
+    if node.engine_agent_id == engine.name and (node.host_name or node.name) == row.name:
         if row.gone is not None:
-            return HostNow(row.name, "gone", row.kind, row.gone)
+            return replace(host, state="gone", since=row.gone)
         waits = node.state == Node.State.QUARANTINED and not node.differences
-        return HostNow(row.name, "waiting" if waits else "served", row.kind, row.since)
-    why = ""
-    if not NODE_NAME.fullmatch(row.name):
-        why = "Its name is none that a node can have: lower-case letters, digits and hyphens."
-    elif node is not None and node.engine_agent_id is not None:
-        why = f"It is a host of the engine {node.engine_agent_id}."
-    elif node is not None and node.link_digest is not None:
-        why = "It has an agent of its own. Lock that out first."
-    return HostNow(row.name, "refused" if why else "waiting", row.kind, row.since, why)
+        return host if waits else replace(host, state="served")
+    if is_alone(engine, node):
+        return replace(host, why=_MOVES, moves=True)
+    why = _taken(node)
+    return replace(host, state="refused", why=why) if why else host
+
+
+def _taken(node: Node) -> str:
+    """Says whose a node is; empty: nobody's."""
+    if node.engine_agent_id is not None:
+        other = node.host_name or node.name
+        return f"The node {node.name} is the host {other} of the engine {node.engine_agent_id}."
+    return "" if node.link_digest is None else "It has an agent of its own. Lock that out first."
 
 
 def engine_enrolment(*, actor: PlatformActor, terms: EngineTerms, now: datetime) -> EngineToken:
@@ -205,7 +245,12 @@ def hosts_approve(*, actor: PlatformActor, terms: HostsTerms, now: datetime, nam
     if not terms.hosts and not terms.kind:
         raise invalid("no_hosts_named", refusal_text("no_hosts_named"), "hosts")
     engine_hosts_approve(
-        operator=_operator(actor), engine_name=name, names=terms.hosts, kind=terms.kind, now=now
+        operator=_operator(actor),
+        engine_name=name,
+        names=terms.hosts,
+        kind=terms.kind,
+        rack=terms.rack,
+        now=now,
     )
     return engine_view(name, now)
 

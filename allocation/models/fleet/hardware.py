@@ -127,6 +127,13 @@ class Node(models.Model):
         related_name="nodes",
         help_text="Whose identity serves it, with the digest of its account; null: an agent of its own.",
     )
+    host_name = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="As its engine's scheduler names it, where that is another name; else empty.",
+    )
     host_limits = models.CharField(
         max_length=8,
         choices=[("counted", "Counted"), ("enforced", "Enforced")],

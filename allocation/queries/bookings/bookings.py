@@ -39,7 +39,7 @@ class Slots:
 class NodePlace:
     """The booking's place on one node: the indices of all GPUs of the node, and the booking's
     slots. `limits`: whether the node enforces host cores and memory. `engine` gives its devices; `job`
-    is the one of that engine's which holds them."""
+    is the one of that engine's which holds them, and `host` the node's name there."""
 
     name: str
     rack: str
@@ -49,6 +49,7 @@ class NodePlace:
     allocation: UUID | None
     job: int | None = None
     engine: str = Node.Engine.DEVICE
+    host: str = ""
 
     @property
     def own(self) -> frozenset[int]:
@@ -167,6 +168,7 @@ def _by_node(
             allocation=first[node.id].id if node.id in first else None,
             job=first[node.id].job if node.id in first else None,
             engine=node.engine,
+            host=node.host_name or node.name,
         )
         for node in nodes.values()
     ]

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
 
 import wire
 from allocation.models import EngineAgent, EngineHost, EnrolmentToken, Node, Rack
@@ -34,6 +33,7 @@ from allocation.services.nodes.fleet import (
     node_audit,
     node_key,
     node_key_rotate,
+    node_revoke,
     token_check,
     token_use,
 )
@@ -106,7 +106,7 @@ def engine_enrol(*, token: str, scheduler: str, agent: str, now: datetime) -> di
         engine = named.select_for_update().first()
         if engine is None:
             raise enrolment_refused()
-        if engine.nodes.exists() and {engine.engine, scheduler} not in ({scheduler}, {"kubernetes", "quota"}):
+        if engine.nodes.exists() and not is_like(engine.engine, scheduler):
             text = refusal_text("engine_other", engine=engine.name, scheduler=engine.engine)
             raise Refused("engine_other", text)
         engine.engine, engine.agent_version = scheduler, agent[:40]
@@ -193,7 +193,7 @@ def _opened(engine: EngineAgent, envelope: wire.Envelope) -> wire.EngineHosts:
 
 def _hosts_store(engine: EngineAgent, message: wire.EngineHosts, now: datetime) -> None:
     known = {row.name: row for row in engine.reported.all()}
-    nodes = set(engine.nodes.values_list("name", flat=True))
+    nodes = {each.host_name or each.name: each.id for each in engine.nodes.all()}
     found = {each.hostname: each for each in message.inventories}
     names = set(message.names)
     EngineHost.objects.bulk_create(
@@ -206,9 +206,10 @@ def _hosts_store(engine: EngineAgent, message: wire.EngineHosts, now: datetime) 
         engine.reported.filter(name=name).update(**_columns(found[name]))
     engine.reported.filter(name__in=names, gone__isnull=False).update(gone=None)
     left = known.keys() - names
-    engine.reported.filter(name__in=left - nodes).delete()
-    gone = engine.reported.filter(name__in=left & nodes, gone=None)
-    for node in Node.objects.select_for_update().filter(name__in=gone.values("name")).order_by("id"):
+    engine.reported.filter(name__in=left - nodes.keys()).delete()
+    gone = engine.reported.filter(name__in=left & nodes.keys(), gone=None)
+    ids = [nodes[name] for name in gone.values_list("name", flat=True)]
+    for node in Node.objects.select_for_update().filter(id__in=ids).order_by("id"):
         # Its agent may know nothing of it any more; when the host is back, it gives the GPUs again.
         gpus_withhold(node, dict.fromkeys(node.gpus.values_list("uuid", flat=True), _GONE))
     gone.update(gone=now)
@@ -262,16 +263,24 @@ def _rotation(engine: EngineAgent, key: bytes) -> wire.Rotation:
 
 
 def engine_hosts_approve(
-    *, operator: User, engine_name: str, names: Iterable[str] = (), kind: str = "", now: datetime
+    *,
+    operator: User,
+    engine_name: str,
+    names: Iterable[str] = (),
+    kind: str = "",
+    rack: str = "",
+    now: datetime,
 ) -> list[str]:
     """Makes hosts of the engine nodes of the portal: those with these `names`, and all of a `kind` that
-    wait and whose names are new to the portal. Returns their names.
+    wait and whose names are new to the portal. They stand in the `rack`, else in that of the scheduler,
+    else in the engine's; a host that is a node already moves to a `rack`. Returns the nodes' names.
 
-    A host with differences, such as a GPU that another node has, is quarantined as any node.
+    A host with differences, such as a GPU that another node has, is quarantined as any node. One that has an
+    identity of its own of the same scheduler, as version 1.0 made them, moves to the engine by name.
 
     Raises:
-        Refused: `not_found` (engine or host), `node_name_invalid`, `host_taken`, when the node has another
-            identity, `no_host_of_kind`, `not_enrolled` or what `node_approve` raises.
+        Refused: `not_found` (engine or host), `host_taken`, when the node has another identity,
+            `no_host_of_kind`, `not_enrolled` or what `node_approve` raises.
     """
     with transaction.atomic():
         engine = _locked(engine_name)
@@ -280,54 +289,94 @@ def engine_hosts_approve(
         wanted = set(names)
         if kind:
             wanted |= _of_kind(engine, kind)
-        for name in sorted(wanted):
-            _host_approve(operator, engine, name, now)
+        place = Rack.objects.get_or_create(name=rack)[0] if rack else None
+        nodes = [_host_approve(operator, engine, name, place, now) for name in sorted(wanted)]
         engine_account_later(engine)
     task_request("allocation.publish")
     task_request("allocation.cycle")
-    return sorted(wanted)
+    return nodes
 
 
-def hosts_waiting(engine: EngineAgent) -> QuerySet[EngineHost]:
+def hosts_waiting(engine: EngineAgent) -> list[EngineHost]:
     """The present hosts that an approval of their kind takes: those that are new to the portal, and
     those of the engine that were locked out with it."""
-    nodes = Node.objects.filter(name=OuterRef("name"))
-    back = nodes.filter(engine_agent=engine, state=Node.State.QUARANTINED, differences=[])
-    present = engine.reported.filter(gone=None, inventory__isnull=False)
-    return present.filter(~Exists(nodes) | Exists(back))
+    rows = engine.reported.filter(gone=None, inventory__isnull=False).defer("inventory").order_by("name")
+    names = {row.name: wire.node_name(row.name) for row in rows}
+    nodes = {each.name: each for each in Node.objects.filter(name__in=names.values())}
+    # Of two hosts with one name in the portal none joins with all of a kind.
+    once = Counter(names.values())
+    return [row for row in rows if once[names[row.name]] == 1 and _waits(engine, nodes.get(names[row.name]))]
+
+
+def _waits(engine: EngineAgent, node: Node | None) -> bool:
+    is_back = node is not None and node.engine_agent_id == engine.name and not node.differences
+    return node is None or (is_back and node.state == Node.State.QUARANTINED)
+
+
+def is_alone(engine: EngineAgent, node: Node) -> bool:
+    """Whether a node of such a scheduler has an identity of its own, as version 1.0 made them."""
+    own = node.link_digest is not None and node.engine_agent_id is None
+    return own and node.engine in SCHEDULERS and is_like(engine.engine, node.engine)
+
+
+def is_like(scheduler: str, other: str) -> bool:
+    """Whether these are one scheduler."""
+    return scheduler == other or {scheduler, other} == {"kubernetes", "quota"}
 
 
 def _of_kind(engine: EngineAgent, kind: str) -> set[str]:
-    waiting = hosts_waiting(engine).filter(kind=kind).values_list("name", flat=True)
-    found = {name for name in waiting if NODE_NAME.fullmatch(name)}
+    found = {row.name for row in hosts_waiting(engine) if row.kind == kind}
     if not found:
         raise Refused("no_host_of_kind", refusal_text("no_host_of_kind", kind=kind), "conflict", "kind")
     return found
 
 
-def _host_approve(operator: User, engine: EngineAgent, name: str, now: datetime) -> None:
-    host = engine.reported.filter(name=name, gone=None, inventory__isnull=False).first()
+def _host_approve(
+    operator: User, engine: EngineAgent, host_name: str, rack: Rack | None, now: datetime
+) -> str:
+    host = engine.reported.filter(name=host_name, gone=None, inventory__isnull=False).first()
     if host is None:
         raise missing("host", "hosts")
-    if not NODE_NAME.fullmatch(name):
-        raise invalid("node_name_invalid", refusal_text("node_name_invalid"), "hosts")
-    defaults = {"rack": engine.rack, **escalation_of_policy()}
+    name = wire.node_name(host_name)
+    inventory = wire.inventory_from_plain(host.inventory)
+    defaults = {"rack": rack or _rack_of(engine, inventory), **escalation_of_policy()}
     Node.objects.get_or_create(name=name, defaults=defaults)
     node = Node.objects.select_for_update().get(name=name)
-    if node.engine_agent_id != engine.name:
-        _host_join(operator, engine, node, host, now)
+    if node.engine_agent_id != engine.name or (node.host_name or node.name) != host_name:
+        _host_join(operator, engine, node, inventory, now)
+    if rack is not None and node.rack_id != rack.id:
+        _rack_set(operator, node, rack, now)
     if not node.differences:
         node_approve(operator=operator, node=node, now=now)
+    return name
 
 
-def _host_join(operator: User, engine: EngineAgent, node: Node, host: EngineHost, now: datetime) -> None:
+def _rack_of(engine: EngineAgent, inventory: wire.Inventory) -> Rack:
+    if not inventory.rack:
+        return engine.rack
+    return Rack.objects.get_or_create(name=inventory.rack)[0]
+
+
+def _rack_set(operator: User, node: Node, rack: Rack, now: datetime) -> None:
+    before, node.rack = {"rack": node.rack.name}, rack
+    node.save(update_fields=["rack"])
+    node_audit(operator, node, "node.rack_set", now, before=before, after={"rack": rack.name})
+
+
+def _host_join(
+    operator: User, engine: EngineAgent, node: Node, inventory: wire.Inventory, now: datetime
+) -> None:
+    if is_alone(engine, node):
+        node_revoke(operator=operator, node=node, now=now)
+        node.refresh_from_db()
     if node.engine_agent_id is not None or node.link_digest is not None:
         whose = f"engine {node.engine_agent_id}" if node.engine_agent_id else "an agent of its own"
         text = refusal_text("host_taken", node=node.name, whose=whose)
         raise Refused("host_taken", text, "conflict", "hosts")
     agent_renew(node, bytes(engine.link_digest or b""))
     node.engine_agent = engine
-    inventory_apply(node=node, inventory=wire.inventory_from_plain(host.inventory), now=now)
+    node.host_name = "" if inventory.hostname == node.name else inventory.hostname
+    inventory_apply(node=node, inventory=inventory, now=now)
     EnrolmentToken.objects.filter(node=node, used_at=None).update(used_at=now)
     after = {"engine": engine.name, "key_version": node.key_version}
     node_audit(operator, node, "node.joined_engine", now, after=after)

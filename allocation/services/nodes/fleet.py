@@ -114,7 +114,7 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
     that was enrolled as this node before is locked out.
 
     Raises:
-        Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`.
+        Refused: `enrolment_refused` (wrong, used or old token), `inventory_invalid`, `host_of_engine`.
     """
     try:
         found = wire.inventory_from_plain(inventory)
@@ -131,6 +131,8 @@ def node_enrol(*, token: str, inventory: object, now: datetime) -> dict[str, obj
         if node is None:
             # It is the token of an engine.
             raise enrolment_refused()
+        if found.engine != "device":
+            raise Refused("host_of_engine", refusal_text("host_of_engine", portal=settings.PUBLIC_URL))
         node = _left_engine(node)
         agent_renew(node, link_digest)
         inventory_apply(node=node, inventory=found, now=now)

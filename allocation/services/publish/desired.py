@@ -126,7 +126,7 @@ def _document(node: Node, epoch: int, site: _Site) -> wire.Desired:
             wanted = replace(wanted, cores=cores, memory_mb=memory_mb, more_cores=more)
         if node.id in site.with_data:
             wanted = replace(wanted, data=tuple(row.booking.ask.get("data", ())))
-        if node.engine in (Node.Engine.KUBERNETES, Node.Engine.QUOTA):
+        if node.engine != Node.Engine.DEVICE:
             wanted = replace(wanted, project=row.booking.project.slug)
         desired[row.gpu_id].append(wanted)
     ahead = site.prepared if agent_supports(node, wire.PREPARES_SINCE) else {}

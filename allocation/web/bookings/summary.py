@@ -225,7 +225,7 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
             found.append((place.name, f"kueue.x-k8s.io/queue-name: {queue}"))
             continue
         if place.engine == Node.Engine.QUOTA:
-            found.append((place.name, _pod_lines(booking, place.name)))
+            found.append((place.name, _pod_lines(booking, place.host)))
             continue
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))

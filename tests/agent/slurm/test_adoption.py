@@ -75,6 +75,26 @@ def test_hosts_come_and_go_while_it_runs(
     portal.until(lambda: Node.objects.get().gpus.filter(health="ok").count() == 4)
 
 
+def test_hosts_with_capitals_and_dots_are_served(
+    portal: EnginePortal, slurm: StandInSlurm, engine: EngineProcess
+) -> None:
+    slurm.holds("GPU01", "gpu02.local", features="rack=B2")
+    assert engine.enrol(portal.token()).returncode == 0
+    assert portal.approve(kind=KIND) == ["gpu01", "gpu02-local"]
+    engine.start()
+    portal.until(lambda: portal.connected() == {"gpu01", "gpu02-local"})
+    assert {each.name for each in engine.state.iterdir() if each.is_dir()} == {"GPU01", "gpu02.local"}
+    with as_system():
+        assert set(Node.objects.values_list("rack__name", flat=True)) == {"b2"}
+        seen = dict(Node.objects.values_list("name", "heartbeat_seq"))
+    # It knows whose they are when it starts again without the portal.
+    engine.kill()
+    engine.start(GPU_AGENT_PORTAL="http://127.0.0.1:9")
+    portal.until(
+        lambda: all(each.heartbeat_seq > seen[each.name] for each in Node.objects.all()),
+    )
+
+
 def test_keys_are_rotated_and_the_identity_ends_for_the_whole(
     portal: EnginePortal, slurm: StandInSlurm, engine: EngineProcess
 ) -> None:
@@ -125,3 +145,25 @@ def test_without_the_portal_it_serves_the_hosts_that_it_knows(
     engine.start(GPU_AGENT_PORTAL="http://127.0.0.1:9")
     portal.until(lambda: Node.objects.get().heartbeat_seq > before)
     portal.until(lambda: "the hosts were not reported" in engine.log())
+
+
+def test_hosts_that_were_enrolled_one_by_one_move_to_the_engine(
+    portal: EnginePortal, slurm: StandInSlurm, engine: EngineProcess
+) -> None:
+    slurm.holds("n1")
+    # What version 1.0 left: a node with an identity of its own, and its file.
+    path = engine.state / "n1" / "identity.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(portal.enrolled_alone("n1")))
+    engine.start()
+    portal.until(lambda: portal.connected() == {"n1"})
+    assert engine.stop() == 0
+
+    assert engine.enrol(portal.token()).returncode == 0
+    engine.start()
+    assert portal.approve("n1") == ["n1"]
+    portal.until(lambda: portal.connected() == {"n1"})
+    with as_system():
+        node = Node.objects.get()
+        assert (node.state, node.engine_agent_id, node.key_version) == ("ready", "main", 4)
+    assert "4" in json.loads(path.read_text())["keys"]

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from agent import __main__ as agent
-from agent.engine.command import token_of
 from agent.engine.serving import Heartbeats
 from agent.options import options_parse
 from agent.slurm.commands import gres_text
 
 
-def test_models_nodes_and_tokens_are_read() -> None:
+def test_models_and_nodes_are_read() -> None:
     words = [
         "--engine",
         "slurm",
@@ -23,8 +22,6 @@ def test_models_nodes_and_tokens_are_read() -> None:
     options = options_parse(words, {})
     assert options.nodes == ["n1", "n2"]
     assert options.gpu_models == {"h100": ("NVIDIA H100 80GB HBM3", 81559), "*": ("X", 1)}
-    assert [token_of("n1=a,n2=b", name) for name in ("n1", "n2", "n3")] == ["a", "b", None]
-    assert token_of("only", "n1") == "only"
     assert gres_text(("h100", "a100", "h100")) == "gpu:h100:2,gpu:a100:1"
     assert gres_text(("", "")) == "gpu:2"
 

@@ -1,6 +1,15 @@
 """What Slurm 22.05.8 printed, read."""
 
-from agent.slurm.parse import Job, fields_of, gpus_of, hosts_expand, jobs_parse, nodes_parse
+from agent.slurm.parse import (
+    Job,
+    fields_of,
+    gpus_of,
+    hosts_expand,
+    jobs_parse,
+    nodes_parse,
+    rack_of,
+    switches_parse,
+)
 
 JOBS = """\
 1|RUNNING|games|n1||portal|gres:gpu:2|2026-11-29T03:54:09|2026-11-29T03:54:09|None|portal:n1:helix.BK-1:abc
@@ -50,6 +59,18 @@ def test_nodes_are_read() -> None:
     assert (n2.types, n2.cores, n2.damage) == (("a100", "h100"), 8, None)
     assert n2.closure == "Slurm says that n2 is DRAIN+NOT_RESPONDING (bad fan)"
     assert (n3.types, n3.damage) == ((), "Slurm says that n3 is DOWN (Not responding)")
+
+
+def test_racks_are_read() -> None:
+    assert [rack_of(text) for text in ("(null)", "ib,rack=A-2,h100", "track=1")] == ["", "A-2", ""]
+    # As Slurm 22.05.8 prints a tree.
+    text = (
+        "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2] \n"
+        "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=N3 \n"
+        "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-2],N3 Switches=leaf[1-2] \n"
+    )
+    assert switches_parse(text) == {"n1": "leaf1", "n2": "leaf1", "N3": "leaf2"}
+    assert switches_parse("") == {}
 
 
 def test_lists_of_hosts_and_devices_are_expanded() -> None:

@@ -36,7 +36,7 @@ def test_one_press_approves_all_hosts_of_a_kind(operator: Client, site: Site) ->
     assert "main" in page
     page = flat(operator.get("/ops/engines/main").content.decode())
     assert f"2 hosts with {KIND}" in page
-    assert "lower-case letters, digits and hyphens" in page
+    assert "in the portal n3" in page
     answer = operator.post("/ops/engines/main", {"act": "approve", "kind": KIND})
     assert answer.status_code == 302, flat(answer.content.decode())
     with as_system():
@@ -74,13 +74,16 @@ def test_rest_has_the_same(operator: Client, site: Site) -> None:
         "n1": "waiting",
         "n2": "waiting",
         "n9": "waiting",
-        "N3": "refused",
+        "N3": "waiting",
         "gpu-a1-01": "waiting",
     }
     assert {"kind": KIND, "hosts": 2} in engine["waiting"]
     approve = "fleet/engines/main/approve"
     answer = api.post(approve, {"hosts": ["n1"]}, idempotency_key="a")
     assert {each["name"]: each["state"] for each in said(answer)["hosts"]}["n1"] == "served"
+    assert {each["name"]: each["node"] for each in engine["hosts"]}["N3"] == "n3"
+    moved = said(api.post(approve, {"hosts": ["n1"], "rack": "z7"}, idempotency_key="i"))
+    assert {each["name"]: each["rack"] for each in moved["hosts"]}["n1"] == "z7"
     assert api.post(approve, {}, idempotency_key="b").status_code == 422
     assert api.post(approve, {"hosts": ["n7"]}, idempotency_key="c").status_code == 422
     token = api.post("fleet/engines", {"engine": "k8s", "rack": "z9"}, idempotency_key="d")
