@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("allocation", "0002_rules")]
+    dependencies = [("allocation", "0003_prices_of_workers")]
 
     operations = [
         migrations.AddField(
