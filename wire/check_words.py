@@ -80,7 +80,9 @@ CHECK_TEXTS = {
         "fix_driver_hangs"
     ): "see the kernel's log for Xids, then restart the node: no work is possible while the driver hangs",
     "fix_driver_old": "install driver %(oldest)s or later",
-    "fix_enrol": "start the agent once with --portal and --token",
+    (
+        "fix_enrol"
+    ): "start the agent once with --portal and --token; with --engine enrol it: gpu-agent --engine … enroll",
     "fix_fabric": "start the nvidia-fabricmanager of the driver's version",
     "fix_files": "run nvidia-modprobe -u -c 0 for the first GPU, -c 1 for the second, and so on",
     "fix_files_open": "see agent.md, “Device permissions”: everybody may use these GPUs without a booking",

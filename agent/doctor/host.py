@@ -1,6 +1,7 @@
 """The checks of `doctor` that need no GPU: rights, folders, network, programs, other owners."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ _PTRACE = 19
 _HOSTS_PIDS = "pid:[4026531836]"
 _LEAST_FREE = 1 << 30
 _GPU_SERVICES = ("nv-hostengine", "dcgm-exporter", "nvidia_gpu_expo", "nvidia-device-p")
+_ENGINE_FILE = "engine.json"
 _DRIVER = Path("/proc/driver/nvidia")
 
 
@@ -183,6 +185,9 @@ def _room(state: Path) -> Finding:
 
 def _enrolled(state: Path) -> Finding:
     try:
+        if (state / _ENGINE_FILE).exists():
+            engine = json.loads((state / _ENGINE_FILE).read_bytes())["engine"]
+            return Finding("ok", said("enrolled", node=engine))
         identity = identity_load(state / "identity.json")
     except PermissionError:
         return Finding("unknown", said("identity_unreadable"), said("fix_identity"))

@@ -26,7 +26,7 @@ class Submission:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reservation:
-    """An active reservation: its nodes, and for whom it is."""
+    """An active reservation: its nodes, and who may use it."""
 
     nodes: tuple[str, ...]
     who: str

@@ -24,6 +24,7 @@ NUMBERS_FROM = 5
 LEFT, TOP, BOTTOM = 12 * mm, A4[1] - 16 * mm, 16 * mm
 ROW = 5 * mm
 PLAIN, BOLD, SIZE = "Helvetica", "Helvetica-Bold", 8
+CORES = "Hours with a c are core-hours, of work without a GPU."
 ROUNDING = "Lines are in cents: those of a booking add up to its sum. The total is the ledger's."
 
 
@@ -35,16 +36,17 @@ def statement_pdf(
     notes: Sequence[str] = (),
 ) -> None:
     """Writes a title, a line for each fact, the lines of the statement, their sum, and notes."""
-    pages, total, currency = _Pages(title, facts, file), Totals(), "EUR"
+    pages, total, currency, has_cores = _Pages(title, facts, file), Totals(), "EUR", False
     for line in lines_by_class(lines):
         total.add(line)
-        currency = line.currency
+        currency, has_cores = line.currency, has_cores or line.core_hours is not None
         pages.row(_cells(line))
     count = "1 line" if total.lines == 1 else f"{total.lines:,} lines"
     if total.rounded != total.amount:
         change = money_text(total.rounded - total.amount, currency)
         pages.row(("Rounding", "", "", "", "", "", change))
     pages.row(("Total", "", "", count, "", "", money_text(total.rounded, currency)), BOLD)
+    notes = (*([CORES] if has_cores else []), *notes)
     exact = f"{ROUNDING} Without rounding it is {total.exact:f} {currency}."
     pages.end((exact, *notes))
 
@@ -127,9 +129,15 @@ def _cells(line: StatementLine) -> tuple[str, ...]:
         line.name or line.note,
         line.person,
         line.fee_name or what,
-        "" if line.hours is None else f"{line.hours:.2f}",
+        _hours(line),
         money_text(line.amount, line.currency),
     )
+
+
+def _hours(line: StatementLine) -> str:
+    if line.hours is None:
+        return ""
+    return f"{line.hours:.2f}" if line.core_hours is None else f"{line.core_hours:.2f} c"
 
 
 def _fitting(text: str, font: str, size: int, width: float) -> str:

@@ -1,7 +1,10 @@
 """Files of statements: lines that add up, in formats that other programs read."""
 
+import base64
 import csv
 import json
+import re
+import zlib
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -211,6 +214,20 @@ def test_a_pdf_of_the_same_lines_is_the_same_file() -> None:
     assert first.startswith(b"%PDF-")
     # 51 rows fit on the first page: every line of a long statement is on one of many.
     assert pdf_of([a_line()] * 4_000).count(b"/Type /Page\n") > 70
+
+
+def test_a_pdf_has_core_hours_of_work_without_a_gpu() -> None:
+    line = a_line("2.56", gpu_class="cpu", per_hour=Decimal("0.64"), peak_per_hour=Decimal("0.64"), cores=16)
+    text, other = (
+        b"".join(
+            zlib.decompress(base64.a85decode(each.strip(), adobe=False))
+            for each in re.findall(rb"stream\r?\n(.*?)~>\s*endstream", pdf_of([each_line]), re.DOTALL)
+        )
+        for each_line in (line, a_line())
+    )
+    assert b"(64.00 c)" in text
+    assert b"core-hours, of work without a GPU" in text
+    assert b"core-hours" not in other
 
 
 def pdf_of(lines: list[StatementLine]) -> bytes:

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from allocation.features.approval_rules.services import (
-    CURRENCY,
     DAYS,
     ApprovalRuleTerms,
     Hours,
@@ -22,6 +21,7 @@ from allocation.models import ApprovalRule
 from allocation.rules.approvals import Role, Step
 from allocation.web.parts.approvals import step_words
 from allocation.web.parts.times import length_words
+from billing.price_books import currency_latest
 from billing.rules import money_text
 from tenants.access import Actor, led_projects
 from tenants.models import GpuClass, Tier
@@ -176,7 +176,7 @@ def _step_text(step: Step, project: str) -> str:
 
 def _amounts(rule: ApprovalRule) -> Iterator[str]:
     if rule.min_cost is not None:
-        yield f"costs {money_text(rule.min_cost, CURRENCY)} or more in 24 hours"
+        yield f"costs {money_text(rule.min_cost, currency_latest())} or more in 24 hours"
     if rule.min_gpu_hours is not None:
         yield f"takes {counted(f'{rule.min_gpu_hours.normalize():f}', 'GPU-hour')} or more in 24 hours"
     if rule.min_gpus is not None:

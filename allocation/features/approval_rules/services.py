@@ -23,7 +23,6 @@ from tenants.services.input_values import name_read
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-CURRENCY = "EUR"
 MOST_RULES = 50
 MOST_HOURS = 30 * 24
 MOST = {"min_cost": 10**9, "min_gpu_hours": 10**6, "min_gpus": 10**6, "min_seconds": 366 * 86_400}
@@ -45,7 +44,7 @@ class RuleConditions:
 
     name: str = term("Name", "Shown to people who meet it.", reads=name_read, max_length=80)
     project: str = term("For bookings in", says="Without it: every one.", default="", max_length=40)
-    min_cost: Decimal | None = term(f"Costs at least ({CURRENCY})", default=None)
+    min_cost: Decimal | None = term("Costs at least", "In the site's currency.", default=None)
     min_gpu_hours: Decimal | None = term("GPU-hours, at least", default=None, decimal_places=3)
     min_gpus: int | None = term("GPUs at once, at least", default=None)
     min_seconds: int | None = term("Length, at least", asks="length", example="24h", default=None)

@@ -52,12 +52,14 @@ class HostsTerms:
 
     hosts: Sequence[str] = term(
         "Hosts",
+        "By the scheduler's names, separated by commas.",
         says="By name.",
         default=(),
         body=serializers.ListField(child=Text(max_length=64), required=False, max_length=200),
     )
     rack: str = term(
         "Rack",
+        "Where they stand; also of hosts that are nodes already.",
         says="Where they stand. Without it where their scheduler says, else the engine's; hosts that are"
         " nodes already stay in theirs.",
         default="",
@@ -67,6 +69,7 @@ class HostsTerms:
     )
     kind: str = term(
         "Kind",
+        "All waiting hosts with these GPUs, such as 4 × NVIDIA L40S.",
         says="All waiting hosts with these GPUs, such as `4 × NVIDIA L40S`.",
         default="",
         max_length=200,

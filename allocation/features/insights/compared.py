@@ -110,6 +110,7 @@ def _tile_note(row: ComparedRow) -> str:
 
 def _use(one: Figures, other: Figures) -> Iterator[ComparedRow]:
     yield _number("GPU-hours booked", one.gpu_hours, other.gpu_hours)
+    yield _number("Core-hours without a GPU", one.core_hours, other.core_hours)
     yield _number("GPU-hours with readings of use", one.measured_gpu_hours, other.measured_gpu_hours)
     yield _number("Booked and not used", one.unused_gpu_hours, other.unused_gpu_hours)
     yield _number("Not used while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours)

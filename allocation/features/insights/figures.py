@@ -60,8 +60,9 @@ _RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
 _PRICE = f"b.price_per_hour / {DEVICES}"
 _HOURS = f"""
 SELECT {{name}}, {{bucket}},
-  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {WHOLE}),
-  sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE})
+  coalesce(sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {WHOLE}) FILTER (WHERE {OF_GPUS}), 0),
+  coalesce(sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE}) FILTER (WHERE {OF_GPUS}), 0),
+  coalesce(sum(extract(epoch FROM upper(d.span) - lower(d.span))) FILTER (WHERE NOT ({OF_GPUS})), 0)
 FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
 JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
 JOIN allocation_gpu g ON g.id = a.gpu_id
@@ -70,7 +71,7 @@ CROSS JOIN LATERAL generate_series(
   date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
   least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
 CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
-WHERE NOT isempty(d.span) AND {OF_GPUS} AND {_WHOSE}
+WHERE NOT isempty(d.span) AND {_WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
@@ -177,10 +178,12 @@ class Figures:
     """The figures of one noun in one time. Hours are of whole GPUs; a slice counts by its size.
 
     `price` is the plain price of the hours, without surcharges of peak hours. `dark_gpu_hours` are those
-    unused ones in which somebody of the site waited for the class.
+    unused ones in which somebody of the site waited for the class. `core_hours` are of bookings without
+    a GPU, and no other figure of hours has them.
     """
 
     gpu_hours: Decimal = Decimal(0)
+    core_hours: Decimal = Decimal(0)
     price: Decimal = Decimal(0)
     measured_gpu_hours: Decimal = Decimal(0)
     unused_gpu_hours: Decimal = Decimal(0)
@@ -287,6 +290,7 @@ class Figures:
 
 _SUMS = (
     "gpu_hours",
+    "core_hours",
     "price",
     "measured_gpu_hours",
     "unused_gpu_hours",
@@ -338,9 +342,10 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
     facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT, "peaks": _peaks()}
     place, booking = _OF_PLACE[by], _OF_BOOKING[by]
     hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
-    for name, day, seconds, price in _rows(hours, facts):
+    for name, day, seconds, price, core_seconds in _rows(hours, facts):
         row = at(day, name)
         row.gpu_hours += seconds / 3600
+        row.core_hours += core_seconds / 3600
         if whose.tenant_id is not None or by == "tenant":
             # Organisations have currencies of their own.
             row.price += price / 3600

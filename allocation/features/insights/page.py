@@ -88,6 +88,7 @@ COLUMNS = (
     "lost_hours",
     "spend",
     "price_per_busy_gpu_hour",
+    "core_hours",
 )
 Row = tuple[date, str, Figures]
 USE_KEYS = (("in use", "p-use"), ("unused", "p-unused"), ("not measured", "p-unknown"))
@@ -332,8 +333,10 @@ def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, st
         if per_hour is not None:
             note = f"{money_text(per_hour, currency)} a busy GPU-hour"
         last = ("Spend", money_text(total.spend or Decimal(0), currency), note)
+    cores = f"and {total.core_hours:,.1f} core-hours" if total.core_hours else ""
+    notes = (_change(total.gpu_hours, before.gpu_hours), cores)
     return [
-        ("GPU-hours", f"{total.gpu_hours:,.1f}", _change(total.gpu_hours, before.gpu_hours)),
+        ("GPU-hours", f"{total.gpu_hours:,.1f}", "; ".join(note for note in notes if note)),
         ("Busy", busy, measured),
         ("Reserved but unused", unused, unused_note),
         ("Energy", energy, energy_note),

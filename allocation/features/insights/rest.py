@@ -92,6 +92,7 @@ class KpiOut(serializers.Serializer[Any]):
         help_text="The plain price of the hours for each hour of a GPU that was fully busy. Null where less"
         " than half was measured.",
     )
+    core_hours = _decimal("Of bookings without a GPU, which no other figure of hours has.")
 
 
 class CapacityHoursOut(serializers.Serializer[Any]):

@@ -1,8 +1,9 @@
 """Scripts that come with bookings: which are taken, what nodes get, and what they say."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -44,10 +45,15 @@ def script_add(booking: Booking, text: str) -> BookingScript:
     return BookingScript.objects.create(booking=booking, tenant_id=booking.tenant_id, text=text)
 
 
+def _is_on_one(ask: Mapping[str, Any]) -> bool:
+    """Whether it is pinned to one node, or to GPUs of one by their numbers."""
+    return len({each.partition("/")[0] for each in ask.get("pin") or ()}) == 1
+
+
 def _place_check(booking: Booking) -> None:
     """Raises Refused unless the booking runs on one node, of those that run scripts."""
     ask = booking.ask
-    is_one = ask["count"] == 1 or (ask["together"] == "node" and ask["required"])
+    is_one = ask["count"] == 1 or (ask["together"] == "node" and ask["required"]) or _is_on_one(ask)
     if ask.get("groups") or not is_one:
         raise invalid("script_one_node", refusal_text("script_one_node"), "script")
     serving = (Node.State.READY, Node.State.DRAINING)

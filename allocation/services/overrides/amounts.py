@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from allocation.models import Override
 from allocation.words.refusals import refusal_text
+from billing.price_books import currency_latest
 from billing.rules import money_text
 from tenants.platform.errors import invalid
 from tenants.platform.nouns import unit_text
@@ -69,7 +70,7 @@ def amount_words(row: Override) -> str:
         number=number,
         s=many,
         gpus=f"{number} GPU{many}",
-        money=money_text(row.amount, "EUR"),
+        money=money_text(row.amount, currency_latest()) if row.kind == Override.Kind.BUDGET else "",
         time=seconds_words(int(row.amount)),
         tier=row.tier,
         gpu_class=row.gpu_class,

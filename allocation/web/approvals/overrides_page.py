@@ -54,7 +54,7 @@ MOST_DIGITS = 10
 _UNITS = {
     Override.Kind.QUOTA: "More GPUs at the same time",
     Override.Kind.GPU_HOURS: "More GPU-hours",
-    Override.Kind.BUDGET: "More budget (EUR)",
+    Override.Kind.BUDGET: "More budget",
     Override.Kind.LAB_QUOTA: "More GPUs at the same time",
     Override.Kind.PERSON_QUOTA: "More GPUs at the same time",
     Override.Kind.LENGTH: "Longer by",

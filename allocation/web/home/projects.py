@@ -43,6 +43,7 @@ from allocation.web.money.budget_page import label_fields
 from allocation.web.money.forecasts import missing_words, range_words
 from allocation.web.parts.burndown import Burndown, burndown
 from allocation.web.parts.times import moment
+from billing.price_books import currency_latest
 from billing.queries import project_budget
 from billing.rules import Period, money_text, rest_in_cents
 from billing.web.budget_bar import BudgetBar, budget_bar
@@ -184,10 +185,11 @@ def idle_money(project: Project, now: datetime) -> IdleMoney | None:
     use = held_use_of(StatementOf(project.tenant_id, days, project), settings.CARBON_GRAMS_PER_KWH, now)
     if not use.hours:
         return None
+    currency = currency_latest()
     co2 = "" if use.co2_kg is None else f", {use.co2_kg:,.1f} kg of CO₂"
-    co2 += "" if use.energy_cost is None else f", {money_text(use.energy_cost, 'EUR')} of electricity"
+    co2 += "" if use.energy_cost is None else f", {money_text(use.energy_cost, currency)} of electricity"
     return IdleMoney(
-        cost=money_text(use.unused_cost, "EUR"),
+        cost=money_text(use.unused_cost, currency),
         note=f"in {IDLE_DAYS} days: without a process, or under {IDLE_PERCENT} % busy",
         detail=f"{use.unused_share}; {use.coverage}",
         energy=f"{use.kwh:,.1f} kWh{co2}",

@@ -26,6 +26,7 @@ from allocation.web.site.catalogue import (
 )
 from allocation.words.refusals import refusal_text
 from billing.models import PriceBook
+from billing.price_books import currency_latest
 from billing.rules import amount_parse
 from billing.services import (
     only_new_check,
@@ -109,6 +110,7 @@ def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
         "tiers": tiers_all(),
         "usual": known_catalogue().tiers.values(),
         "prices": _price_rows(sent),
+        "currency": currency_latest(),
         "tenant_form": _tenant_form(sent),
         "tenants": Tenant.objects.order_by("name", "id"),
         "quotas": _quota_rows(sent),

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from allocation.queries.limits.use_now import TenantSummary, tenant_summaries
+from billing.price_books import currency_latest
 from billing.rules import money_text
 from tenants.models import Membership, Role, Tenant, User
 from tenants.platform.errors import missing
@@ -78,6 +79,7 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
     for tenant_id, invitee in admins_invited(timezone.now()):
         invited.setdefault(tenant_id, []).append(invitee)
     summaries = tenant_summaries(timezone.now())
+    currency = currency_latest()
     most = max((max(each.guaranteed, each.used) for each in summaries), default=0)
     context = {
         "rows": [
@@ -86,8 +88,8 @@ def ops_tenants(request: HttpRequest, operator: User) -> HttpResponse:
                 tuple(_admin_name(admin) for admin in admins.get(each.tenant.id, [])),
                 tuple(invited.get(each.tenant.id, [])),
                 _bar(each, most),
-                money_text(each.spent, "EUR"),
-                money_text(each.held, "EUR"),
+                money_text(each.spent, currency),
+                money_text(each.held, currency),
             )
             for each in summaries
         ],

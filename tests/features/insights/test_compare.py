@@ -73,6 +73,8 @@ def test_cores_of_work_without_a_gpu_count_as_no_gpus(site: Site) -> None:
         booking.save(update_fields=["ask"])
     after = said(site.admin.get("kpis", by="class", **days))["items"]
     assert sum(Decimal(row["gpu_hours"]) for row in after) == 0
+    assert sum(Decimal(row["core_hours"]) for row in before) == 0
+    assert sum(Decimal(row["core_hours"]) for row in after) == 6
 
 
 @pytest.mark.parametrize(

@@ -149,8 +149,9 @@ def test_what_can_not_run_is_refused_at_its_field(site: Site, script: str, reque
         assert not BookingScript.objects.exists()
 
 
-def test_several_gpus_on_one_node_may_have_one(site: Site) -> None:
-    assert booked(site, "x" * 16_384, "2 h100 2h on one node").status_code == 201
+@pytest.mark.parametrize("request_", ["2 h100 2h on one node", "2 h100 2h on gpu-a1-01"])
+def test_several_gpus_on_one_node_may_have_one(site: Site, request_: str) -> None:
+    assert booked(site, "x" * 16_384, request_).status_code == 201
 
 
 @pytest.mark.parametrize(

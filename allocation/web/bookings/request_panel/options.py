@@ -36,6 +36,7 @@ from allocation.web.bookings.summary import shape_words, what_words
 from allocation.web.parts.planned_start import start_words
 from allocation.web.parts.times import length_words, window_words
 from allocation.words.refusals import refusal_text
+from billing.price_books import currency_latest
 from billing.rules import Period, cents_of, money_text, share_inside
 from billing.web.budget_bar import Meter
 from tenants.access import Actor
@@ -130,7 +131,7 @@ def _advice(
 def advice_label(ask: AskDocument, names: Mapping[str, str]) -> str:
     """`Rent a machine, up to €109.50`, or `See 1 × A100 80 GB for 1 h 19 min`."""
     if ask.most_cost is not None:
-        return f"Rent a machine, up to {money_text(ask.most_cost, 'EUR')}"
+        return f"Rent a machine, up to {money_text(ask.most_cost, currency_latest())}"
     return f"See {what_words(ask, names)} for {length_words(ask.duration)}"
 
 
