@@ -32,8 +32,9 @@ class PaidByPeople(World):
         amount, starts = Decimal(micros) / 10**6, BEGIN + timedelta(days=self.draw.randrange(50))
         ends = starts + timedelta(hours=self.draw.choice((1, 30, 200)))
         request = HoldRequest(reference, amount + 1, starts, ends, person_id=booking.owner_id)
-        facts = {"tenant_id": self.tenant.id, "project_id": booking.project_id, "now": self.now}
-        assert not holds_place(requests=[request], **facts)
+        assert not holds_place(
+            tenant_id=self.tenant.id, project_id=booking.project_id, requests=[request], now=self.now
+        )
         paid = hold_settle(
             tenant_id=self.tenant.id, reference=reference, amount=Charge(amount, fee=fee), now=self.now
         )

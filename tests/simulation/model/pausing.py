@@ -38,6 +38,7 @@ def pause_begin(tables: Tables, solver_pause: SolverPause, new_id: Callable[[], 
         notified_at=int(now),
         deadline=solver_pause.at,
         ends_before=upper,
+        rule=solver_pause.reasons[0].rule if solver_pause.reasons else "R7",
         method=way_of(tables, booking, rows),
     )
     tables.pauses[pause.id] = pause

@@ -183,7 +183,7 @@ def _notices(tables: Tables, now: float) -> tuple[Notice, ...]:
         if is_withdrawable(tables, p, now) and not is_unneeded(tables, p, now)
     )
     ordered = sorted(found, key=lambda each: each.booking)
-    return tuple(Notice(each.booking, each.beneficiary, each.ends_before) for each in ordered)
+    return tuple(Notice(each.booking, each.beneficiary, each.ends_before, each.rule) for each in ordered)
 
 
 def _out(ends: int, now: int) -> int:

@@ -163,6 +163,7 @@ class Pause:
     notified_at: float
     deadline: int
     ends_before: int
+    rule: str = ""
     method: wire.PauseMethod = "stop"
     handed: bool = False
     more_asked_at: float | None = None
