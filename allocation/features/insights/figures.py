@@ -14,10 +14,12 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.conf import settings
 from django.db.models import Sum
 
 from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
+from allocation.features.insights.nouns import OF_BOOKING, OF_PLACE, RUNS, SPEND_BY, WHO, WHOSE, rows_read
+from allocation.features.insights.outcomes import Start, UnitCost, starts_of, unit_costs_of
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import ChargeSum, GpuModel
 from allocation.points import hours_waited
@@ -31,31 +33,11 @@ from allocation.queries.bookings.money.held_use import (
 from allocation.queries.bookings.money.statements import StatementOf, spend_by_day
 from billing.rules import Period
 
-# The nouns, as SQL of the statements below. A mixed booking waits and is paused as its first class.
-_OF_PLACE = {
-    "class": "g.gpu_class_id",
-    "tenant": "t.slug",
-    "project": "p.slug",
-    "person": "u.username",
-    "tier": "b.tier_id",
-}
-_OF_BOOKING = _OF_PLACE | {"class": "b.planned_class"}
-_SPEND_BY = {"class": "gpu_class", "project": "project", "person": "person", "tier": "tier"}
-NOUNS = tuple(_OF_PLACE)
 STEPS = ("day", "week", "month", "all")
 # Below this part of the hours readings say nothing about all of them.
 ENOUGH = Decimal("0.5")
 # Below this part pages show no figure at all.
 LEAST_SHOWN = Decimal("0.05")
-_WHO = """
-JOIN allocation_booking b ON b.id = {booking}
-JOIN tenants_project p ON p.id = b.project_id
-JOIN tenants_user u ON u.id = b.owner_id
-JOIN tenants_tenant t ON t.id = b.tenant_id
-"""
-_WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
-  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
-_RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
 # The price of a booking is that of all its GPUs together.
 _PRICE = f"b.price_per_hour / {DEVICES}"
 _HOURS = f"""
@@ -63,14 +45,14 @@ SELECT {{name}}, {{bucket}},
   sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {WHOLE}),
   sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE})
 FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
-JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
+JOIN allocation_allocation a ON {RUNS} AND NOT a.abandoned
 JOIN allocation_gpu g ON g.id = a.gpu_id
-{_WHO.format(booking="a.booking_id")}
+{WHO.format(booking="a.booking_id")}
 CROSS JOIN LATERAL generate_series(
   date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
   least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
 CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
-WHERE NOT isempty(d.span) AND {OF_GPUS} AND {_WHOSE}
+WHERE NOT isempty(d.span) AND {OF_GPUS} AND {WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
@@ -89,6 +71,9 @@ LEFT JOIN (
   WHERE h.network_seconds > 0 AND h.at >= %(starts)s
   GROUP BY h.id) n ON n.booking_id = a.booking_id AND n.node_id = g.node_id
 """
+# Grams of CO2 for each kWh, by the calendar of the zone at that hour, elsewhere those of the site.
+_GRAMS = """coalesce(z.grams[1 + extract(hour FROM r.at AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int],
+  %(grams)s)"""
 _UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
 _USE = f"""
 SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
@@ -105,36 +90,29 @@ SELECT {{name}}, (r.at AT TIME ZONE 'UTC')::date, sum(r.seconds * {WHOLE}),
   coalesce(sum(r.seconds * {_LINKS}) FILTER (WHERE {_ESTIMATED}), 0),
   coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED}), 0),
   coalesce(sum(r.seconds * {_TFLOPS}) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0),
-  coalesce(sum(r.energy_mj) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0)
+  coalesce(sum(r.energy_mj) FILTER (WHERE {_ESTIMATED} AND r.energy_mj > 0), 0),
+  coalesce(sum(r.seconds * {WHOLE}) FILTER (WHERE r.sm_avg IS NOT NULL), 0),
+  coalesce(sum(r.seconds * r.sm_avg::numeric * {WHOLE}), 0),
+  coalesce(sum(r.energy_mj) FILTER (WHERE {_GRAMS} IS NOT NULL), 0),
+  coalesce(sum(r.energy_mj * {_GRAMS}), 0)
 FROM allocation_gpuuse r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
+JOIN allocation_node o ON o.id = g.node_id
+JOIN allocation_rack k ON k.id = o.rack_id
+LEFT JOIN allocation_zone z ON z.slug = k.zone_id
 LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
   ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
 {_NETWORK}
-{_WHO.format(booking="a.booking_id")}
-WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {_WHOSE}
+{WHO.format(booking="a.booking_id")}
+WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {WHOSE}
 GROUP BY 1, 2
-"""  # noqa: S608
-# A first start is that of the first run; the wait counts from the earliest start that was requested.
-_WAITS = f"""
-SELECT {{name}}, (f.at AT TIME ZONE 'UTC')::date,
-  greatest(0, extract(epoch FROM f.at - greatest(b.submitted, b.not_before)))::float8
-FROM (
-  SELECT a.booking_id, min(lower(a.period)) AS at
-  FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
-  JOIN allocation_allocation a ON {_RUNS}
-  GROUP BY 1) f
-{_WHO.format(booking="f.booking_id")}
-WHERE f.at >= %(starts)s AND {_WHOSE} AND NOT EXISTS (
-  SELECT FROM allocation_allocation e
-  WHERE e.booking_id = b.id AND e.state IN ('releasing', 'ended') AND lower(e.period) < f.at)
 """  # noqa: S608
 _PAUSES = f"""
 SELECT {{name}}, (x.emptied_at AT TIME ZONE 'UTC')::date, count(*), sum(x.lost_seconds)
 FROM allocation_pause x
-{_WHO.format(booking="x.booking_id")}
-WHERE x.emptied_at >= %(starts)s AND x.emptied_at < %(ends)s AND {_WHOSE}
+{WHO.format(booking="x.booking_id")}
+WHERE x.emptied_at >= %(starts)s AND x.emptied_at < %(ends)s AND {WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608
 
@@ -177,8 +155,15 @@ class Figures:
     tflop: Decimal = Decimal(0)
     tflop_with_energy: Decimal = Decimal(0)
     tflop_joules: Decimal = Decimal(0)
+    with_sm: Decimal = Decimal(0)
+    sm_sum: Decimal = Decimal(0)
+    kwh_with_grams: Decimal = Decimal(0)
+    co2_sum: Decimal = Decimal(0)
     capacity: CapacityHours | None = None
     waits: list[float] = field(default_factory=list)
+    starts_announced: int = 0
+    starts_kept: int = 0
+    by_unit: dict[str, UnitCost] = field(default_factory=dict)
     pauses: int = 0
     lost_hours: Decimal = Decimal(0)
     spend: Decimal | None = None
@@ -206,6 +191,11 @@ class Figures:
         return _tenth(self.bandwidth_sum, self.with_bandwidth)
 
     @property
+    def sm(self) -> Decimal | None:
+        """Percent of the time that an SM had work, on average over all SMs; None: not measured."""
+        return _tenth(self.sm_sum, self.with_sm)
+
+    @property
     def tensor(self) -> Decimal | None:
         """Percent of the time that tensor cores worked; None: not measured."""
         return _tenth(self.tensor_sum, self.with_tensor)
@@ -225,6 +215,21 @@ class Figures:
         if not self.tflop:
             return None
         return (self.link_kib * 1024 / (self.tflop * 1_000_000_000)).quantize(Decimal("0.001"))
+
+    @property
+    def co2_kg(self) -> Decimal | None:
+        """Of the measured energy; None: nothing was measured, or nobody has set the grams."""
+        return self.co2_sum.quantize(Decimal("0.001")) if self.kwh_with_grams else None
+
+    @property
+    def units(self) -> list[UnitCost]:
+        """What units of progress cost, by unit."""
+        return [self.by_unit[unit] for unit in sorted(self.by_unit)]
+
+    @property
+    def starts_kept_percent(self) -> Decimal | None:
+        """Of those that were announced ahead; None: none was."""
+        return _tenth(Decimal(100 * self.starts_kept), Decimal(self.starts_announced))
 
     @property
     def began(self) -> int:
@@ -254,6 +259,16 @@ class Figures:
         for (figure, unit), value in zip(_READ.items(), sums, strict=True):
             setattr(self, figure, getattr(self, figure) + Decimal(value) / unit)
 
+    def add_start(self, start: Start) -> None:
+        """Adds a booking that began."""
+        self.waits.append(start.waited)
+        self.starts_announced += start.is_announced
+        self.starts_kept += start.is_kept
+
+    def add_unit(self, found: UnitCost) -> None:
+        """Adds what units of a kind have cost."""
+        self.by_unit[found.unit] = found.plus(self.by_unit.get(found.unit))
+
     def add(self, other: "Figures") -> None:
         """Adds the figures of another noun or time."""
         for name in _SUMS:
@@ -261,6 +276,8 @@ class Figures:
         if other.capacity is not None:
             self.capacity = other.capacity.plus(self.capacity)
         self.waits += other.waits
+        for each in other.units:
+            self.add_unit(each)
         if other.spend is not None:
             self.spend = (self.spend or Decimal(0)) + other.spend
 
@@ -283,6 +300,12 @@ _SUMS = (
     "tflop",
     "tflop_with_energy",
     "tflop_joules",
+    "with_sm",
+    "sm_sum",
+    "kwh_with_grams",
+    "co2_sum",
+    "starts_announced",
+    "starts_kept",
     "pauses",
     "lost_hours",
 )
@@ -304,6 +327,10 @@ _READ = {
     "tflop": 1,
     "tflop_with_energy": 1,
     "tflop_joules": 1000,
+    "with_sm": _HOUR,
+    "sm_sum": _HOUR,
+    "kwh_with_grams": MILLIJOULES_PER_KWH,
+    "co2_sum": MILLIJOULES_PER_KWH * 1000,
 }
 Table = dict[tuple[date, str], Figures]
 
@@ -315,28 +342,34 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
     def at(day: date, name: str) -> Figures:
         return found[_begins(days, day, step), name or ""]
 
-    facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT, "peaks": _peaks()}
-    place, booking = _OF_PLACE[by], _OF_BOOKING[by]
-    hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
-    for name, day, seconds, price in _rows(hours, facts):
+    facts = whose.facts | _window(days, now) | _settings()
+    # Of the site only by organisation, because each has its currency.
+    has_money = whose.tenant_id is not None or by == "tenant"
+    hours = _HOURS.format(name=OF_PLACE[by], step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
+    for name, day, seconds, price in rows_read(hours, facts):
         row = at(day, name)
         row.gpu_hours += seconds / 3600
-        if whose.tenant_id is not None or by == "tenant":
-            # Organisations have currencies of their own.
-            row.price += price / 3600
-    _readings_add(at, facts, place)
+        row.price += price / 3600 if has_money else 0
+    _readings_add(at, facts, OF_PLACE[by])
     if whose.tenant_id is None:
         _capacity_add(at, facts, by)
-    for name, day, seconds in _rows(_WAITS.format(name=booking), facts):
-        at(day, name).waits.append(seconds)
-    for name, day, count, lost in _rows(_PAUSES.format(name=booking), facts):
-        row = at(day, name)
-        row.pauses += count
-        row.lost_hours += Decimal(lost) / 3600
+    _bookings_add(at, facts, by)
+    for name, day, cost in unit_costs_of(facts, by) if has_money else ():
+        at(day, name).add_unit(cost)
     for day, name, amount in _spend(whose, days, by):
         row = at(day, name)
         row.spend = (row.spend or Decimal(0)) + amount
     return dict(found)
+
+
+def _bookings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], by: str) -> None:
+    """Adds how bookings began, and their pauses."""
+    for each in starts_of(facts, by):
+        at(each.day, each.name).add_start(each)
+    for name, day, count, lost in rows_read(_PAUSES.format(name=OF_BOOKING[by]), facts):
+        row = at(day, name)
+        row.pauses += count
+        row.lost_hours += Decimal(lost) / 3600
 
 
 def _readings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], name: str) -> None:
@@ -345,7 +378,7 @@ def _readings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], nam
         "waited_classes": [gpu_class for gpu_class, _ in waited],
         "waited_hours": [hour for _, hour in waited],
     }
-    for noun, day, *sums in _rows(_USE.format(name=name), facts):
+    for noun, day, *sums in rows_read(_USE.format(name=name), facts):
         at(day, noun).add_readings(sums)
 
 
@@ -362,7 +395,7 @@ def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float |
     """GPUs that bookings had on average, by weekday (Monday first) and hour of UTC; None: not yet."""
     facts = whose.facts | _window(days, now)
     hours = _HOURS.format(name="1", step="hour", bucket="s.at")
-    seconds = {at: float(found) for _, at, found, _ in _rows(hours, facts)}
+    seconds = {at: float(found) for _, at, found, _ in rows_read(hours, facts)}
     sums: list[list[list[float]]] = [[[] for _ in range(24)] for _ in range(7)]
     at = facts["starts"]
     while at < facts["ends"]:
@@ -375,8 +408,8 @@ def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float |
 def waits_by_tier(whose: Whose, days: Period, now: datetime) -> list[tuple[str, Figures]]:
     """The waits of those that began, by tier; the most first."""
     found: dict[str, Figures] = defaultdict(Figures)
-    for tier, _, seconds in _rows(_WAITS.format(name="b.tier_id"), whose.facts | _window(days, now)):
-        found[tier].waits.append(seconds)
+    for each in starts_of(whose.facts | _window(days, now), "tier"):
+        found[each.name].add_start(each)
     return sorted(found.items(), key=lambda each: (-each[1].began, each[0]))
 
 
@@ -402,7 +435,7 @@ def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Dec
             rows = sums.values_list("day", "tenant__slug").annotate(Sum("exact")).order_by()
             yield from rows
         return
-    if by not in _SPEND_BY:
+    if by not in SPEND_BY:
         return
     of = StatementOf(
         whose.tenant_id,
@@ -410,7 +443,7 @@ def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Dec
         whose.of.project if whose.of else None,
         whose.of.lab if whose.of else None,
     )
-    for (day, name), amount in spend_by_day(of, _SPEND_BY[by]).items():
+    for (day, name), amount in spend_by_day(of, SPEND_BY[by]).items():
         yield day, name, amount
 
 
@@ -429,10 +462,8 @@ def _window(days: Period, now: datetime) -> dict[str, datetime]:
     return {"starts": starts, "ends": max(starts, min(days.last_second, now.astimezone(UTC)))}
 
 
-def _rows(statement: str, facts: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, facts)
-        return list(cursor.fetchall())
+def _settings() -> dict[str, Any]:
+    return {"idle": IDLE_PERCENT, "peaks": _peaks(), "grams": settings.CARBON_GRAMS_PER_KWH or None}
 
 
 def _peaks() -> str:
