@@ -19,7 +19,13 @@ from django.db.models import Sum
 
 from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
 from allocation.features.insights.nouns import OF_BOOKING, OF_PLACE, RUNS, SPEND_BY, WHO, WHOSE, rows_read
-from allocation.features.insights.outcomes import Start, UnitCost, starts_of, unit_costs_of
+from allocation.features.insights.outcomes import (
+    Start,
+    UnitCost,
+    starts_of,
+    unit_costs_by_workload,
+    unit_costs_of,
+)
 from allocation.features.insights.peaks import peak_tflops
 from allocation.models import ChargeSum, GpuModel
 from allocation.points import hours_waited
@@ -411,6 +417,11 @@ def waits_by_tier(whose: Whose, days: Period, now: datetime) -> list[tuple[str, 
     for each in starts_of(whose.facts | _window(days, now), "tier"):
         found[each.name].add_start(each)
     return sorted(found.items(), key=lambda each: (-each[1].began, each[0]))
+
+
+def units_by_workload(whose: Whose, days: Period, now: datetime) -> list[tuple[str, UnitCost]]:
+    """What units of progress of each workload cost; the most money first."""
+    return unit_costs_by_workload(whose.facts | _window(days, now))
 
 
 def sum_of(rows: Iterable[Figures]) -> Figures:

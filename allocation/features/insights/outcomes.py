@@ -84,6 +84,16 @@ def starts_of(facts: dict[str, Any], by: str) -> Iterator[Start]:
         yield Start(name, day, waited, is_announced, bool(is_announced and is_kept))
 
 
+def unit_costs_by_workload(facts: dict[str, Any]) -> list[tuple[str, UnitCost]]:
+    """Returns what units of each workload cost in the whole time, the most money first: steps of different
+    programs are different work."""
+    found: dict[tuple[str, str], UnitCost] = {}
+    for name, _, unit, runs, spend, units in rows_read(_UNITS.format(name="b.workload"), facts):
+        found[name, unit] = UnitCost(unit, spend, units, runs).plus(found.get((name, unit)))
+    rows = [(name, cost) for (name, _), cost in found.items()]
+    return sorted(rows, key=lambda row: (-row[1].spend, row[0], row[1].unit))
+
+
 def unit_costs_of(facts: dict[str, Any], by: str) -> Iterator[tuple[str, date, UnitCost]]:
     """Yields what units cost in the runs that have reported last on a day, by a noun."""
     for name, day, unit, runs, spend, units in rows_read(_UNITS.format(name=OF_BOOKING[by]), facts):

@@ -23,6 +23,7 @@ from allocation.features.insights.figures import (
     busy_by_hour,
     steps_of,
     sum_of,
+    units_by_workload,
     waits_by_tier,
 )
 from allocation.features.insights.outcomes import UnitCost
@@ -293,9 +294,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
             (names.get(name, name), went_shown(found)) for name, found in nouns if found.capacity is not None
         ],
         "nouns": [noun_row_shown(names.get(name, name), found, total, currency) for name, found in nouns],
-        "units": units_shown([(names.get(name, name), found) for name, found in nouns], currency)
-        if currency
-        else [],
+        "units": units_shown(units_by_workload(whose, question.days, now), currency) if currency else [],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [
             (label, _here(each, question.by, owner), each == span) for label, each in spans_of(span, now)

@@ -31,7 +31,7 @@ class NounRow:
 
 @dataclass(frozen=True, slots=True)
 class UnitRow:
-    """What units of progress of a noun cost, in words."""
+    """What units of progress of a workload cost, in words."""
 
     label: str
     unit: str
@@ -94,18 +94,14 @@ def answer_shown(
     return f"{words}; {unused:,.1f} GPU-hours were not used{where}{waited}."
 
 
-def units_shown(nouns: Iterable[tuple[str, Figures]], currency: str) -> list[UnitRow]:
-    """What units of progress cost, by noun; the most money first."""
+def units_shown(costs: Iterable[tuple[str, UnitCost]], currency: str) -> list[UnitRow]:
+    """What units of progress cost, by workload."""
     rows = [
-        (
-            each.spend,
-            UnitRow(label, each.unit, each.runs, _amount(each.units), money_text(each.spend, currency), cost),
-        )
-        for label, found in nouns
-        for each in found.units
+        UnitRow(name, each.unit, each.runs, _amount(each.units), money_text(each.spend, currency), cost)
+        for name, each in costs
         if (cost := _unit_cost(each, currency))
     ]
-    return [row for _, row in sorted(rows, key=lambda each: -each[0])][:MOST_UNITS]
+    return rows[:MOST_UNITS]
 
 
 def _unit_cost(found: UnitCost, currency: str) -> str:
