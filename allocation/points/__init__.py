@@ -238,10 +238,12 @@ BOOKING_PARTS: list[BookingPart] = []
 
 @dataclass(frozen=True, slots=True)
 class BookingCard:
-    """A card on the page of a booking: its template, and what that knows as `card`."""
+    """A card on a page: its template, and what that knows as `card`. `heading`: the id and the words of its
+    heading, for a link to it at the top of a long page."""
 
     template: str
     card: object
+    heading: tuple[str, str] | None = None
 
 
 BookingCards: TypeAlias = Callable[[Any, Any, datetime], BookingCard | None]

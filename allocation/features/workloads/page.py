@@ -366,7 +366,11 @@ def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         if len(found) == MOST_CHANGES:
             break
     when = f"in {month.starts:%B %Y}" if month else "in four weeks"
-    return BookingCard("workloads/change.html", {"rows": found, "when": when}) if found else None
+    if not found:
+        return None
+    return BookingCard(
+        "workloads/change.html", {"rows": found, "when": when}, ("what-to-change", "What to change")
+    )
 
 
 def _recent(

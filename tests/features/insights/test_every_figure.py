@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 from random import Random
@@ -230,7 +229,7 @@ def of_rows(noun: Noun, days: tuple[date, date], now: datetime) -> Table:
     for place in places:
         for day, seconds in _by_day(place.period.lower, min(place.period.upper, now)):
             of = found[day, noun(place, place.booking)].sums
-            of["gpu_hours"] += seconds / 3600 * _whole(place)
+            of["gpu_hours"] += seconds / 3600 * whole_of(place)
             of["price"] += (
                 seconds / 3600 * Fraction(place.booking.price_per_hour) / place.booking.ask["count"]
             )
@@ -244,7 +243,7 @@ def of_rows(noun: Noun, days: tuple[date, date], now: datetime) -> Table:
     return {key: each for key, each in found.items() if days[0] <= key[0] < days[1]}
 
 
-def _whole(place: Allocation) -> Fraction:
+def whole_of(place: Allocation) -> Fraction:
     return Fraction(place.share, 1000) if place.share else Fraction(place.size, 8)
 
 
@@ -282,7 +281,7 @@ def _readings(found: Table, noun: Noun, places: dict[Any, Allocation]) -> None:
     for use in GpuUse.objects.exclude(allocation_id=None):
         assert use.allocation_id is not None
         place = places[use.allocation_id]
-        of, whole = found[_day(use.at), noun(place, place.booking)].sums, _whole(place)
+        of, whole = found[_day(use.at), noun(place, place.booking)].sums, whole_of(place)
         hours = use.seconds * whole / 3600
         of["measured_gpu_hours"] += hours
         if use.processes_max == 0 or (use.busy_avg is not None and use.busy_avg < 5):
@@ -450,68 +449,3 @@ def test_the_site_has_no_figure_that_is_computed_nowhere_else() -> None:
     known = {"starts", "name", *Sums().shown()}
     assert {*SiteKpiOut().get_fields()} == known | {"capacity"}
     assert {*COLUMNS} == known
-
-
-def test_capacity_of_the_site_is_that_of_the_rows(site: Site) -> None:
-    now = timezone.now().replace(microsecond=0)
-    lives(site, 1, now)
-    days = (now.date() - 9 * DAY, now.date())
-    rows = said(site.operator.get(f"platform-kpis?by=class&from={days[0]}&to={days[1]}"))["items"]
-    found = {date.fromisoformat(row["starts"]): row["capacity"] for row in rows if row["name"] == "h100"}
-    with as_system():
-        expected = _capacity(days, now)
-    assert found.keys() == expected.keys()
-    for day, (there, out, dark) in expected.items():
-        shown = (found[day]["there"], found[day]["out_of_service"], found[day]["dark"])
-        assert shown == pytest.approx((there, out, dark), abs=0.001), day
-    assert sum(each["dark"] for each in found.values()) > 0
-
-
-Span = tuple[datetime, datetime]
-
-
-def _within(spans: Iterable[Span], begin: datetime) -> float:
-    """The hours of spans in an hour; times that overlap count once."""
-    total, last = 0.0, begin
-    for span in sorted(spans):
-        since, until = max(span[0], last), min(span[1], begin + HOUR)
-        if since < until:
-            total, last = total + (until - since) / HOUR, until
-    return total
-
-
-def _capacity(days: tuple[date, date], now: datetime) -> dict[date, tuple[float, float, float]]:
-    gpus = [gpu for gpu in Gpu.objects.all() if gpu.gpu_class_id == "h100"]
-    outages: dict[Any, list[Span]] = defaultdict(list)
-    for gpu in gpus:
-        for event in GpuEvent.objects.filter(kind__in=("lost", "hang", "unreachable")):
-            if event.gpu_id in (None, gpu.id) and event.node_id == gpu.node_id:
-                outages[gpu.id].append((event.at, event.until or now))
-        for row in Maintenance.objects.filter(gpu=gpu):
-            outages[gpu.id].append((row.starts, min(row.ends, row.ended_at or row.ends)))
-    runs = [
-        (place.period.lower, min(place.period.upper, now), float(_whole(place)))
-        for place in Allocation.objects.all()
-        if place.state in RAN
-    ]
-    waits = list(_waits())
-    found: dict[date, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    at = datetime.combine(days[0], datetime.min.time(), UTC)
-    while at < datetime.combine(days[1], datetime.min.time(), UTC):
-        out = sum(_within(outages[gpu.id], at) for gpu in gpus)
-        in_use = sum(gpus_ * _within([(since, until)], at) for since, until, gpus_ in runs)
-        waited = sum(gpus_ * _within([(since, until)], at) for since, until, gpus_ in waits)
-        sums = found[at.date()]
-        sums[0] += len(gpus)
-        sums[1] += out
-        sums[2] += min(waited, max(0.0, len(gpus) - in_use - out))
-        at += HOUR
-    return {day: (sums[0], sums[1], sums[2]) for day, sums in found.items()}
-
-
-def _waits() -> Iterator[tuple[datetime, datetime, float]]:
-    """What each booking waited for: whole GPUs here, each until its first run."""
-    for booking in Booking.objects.all():
-        places = [each for each in Allocation.objects.filter(booking=booking) if each.state in RAN]
-        first = min(each.period.lower for each in places)
-        yield max(booking.submitted, booking.not_before), first, float(Decimal(booking.ask["count"]))

@@ -365,8 +365,15 @@ def test_a_head_of_a_lab_reads_a_month_on_one_page(site: Site, settings: Setting
     # Three runs of two hours, 1.2 kWh each, and 3,600 steps in the hour until the last report.
     assert "6.0 GPU-hours booked" in words
     assert "of 6.0 GPU-hours, 1.4 kg of CO₂" in words
-    for cell in (f">sweep-of-{site.project.slug}<", ">step<", ">10,800<", ">€14.40<", ">€1.33 for 1,000 steps<"):
+    for cell in (
+        f">sweep-of-{site.project.slug}<",
+        ">step<",
+        ">10,800<",
+        ">€14.40<",
+        ">€1.33 for 1,000 steps<",
+    ):
         assert cell in words
+    assert '<a class="btn" href="#what-to-change">What to change</a>' in words
     assert "those that cost most in October 2026 first" in words
     assert f"sweep-of-{site.project.slug}" in words
     assert f"sweep-of-{site.hidden.slug}" not in words
