@@ -42,8 +42,8 @@ READ = {
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
     "HeatOut": "wait_hours price currency pause_risk",
-    "KpiOut": "name gpu_hours measured_gpu_hours utilisation kwh energy_gpu_hours began wait_p50_seconds pauses spend"
-    " units",
+    "KpiOut": "name gpu_hours measured_gpu_hours utilisation kwh energy_gpu_hours began wait_p50_seconds"
+    " pauses spend units",
     "KpiUnitOut": "unit cost",
     "ScriptOut": "text exit_code ended ended_at log_file log",
     "ProgressOut": "expected_end",
