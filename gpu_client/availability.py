@@ -1,6 +1,6 @@
 """Commands about what can be had: free GPUs, the waiting list, offers, quotas and budgets."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -102,12 +102,13 @@ def budget(project: ProjectName = "", is_json: Json = False) -> None:
 def insights(
     by: Annotated[str, typer.Option(help="class, project, person or tier.")] = "class",
     weeks: Annotated[int, typer.Option(min=1, max=52, help="The last weeks until now.")] = 4,
+    month: Annotated[str, typer.Option(help="A month such as 2026-11, in place of weeks.")] = "",
     project: ProjectName = "",
     is_json: Json = False,
 ) -> None:
-    """Show what GPUs did: GPU-hours, how busy they were, waits and spend."""
-    ends = datetime.now(UTC).date() + timedelta(days=1)
-    query = {"from": str(ends - timedelta(weeks=weeks)), "to": str(ends), "by": by, "step": "all"}
+    """Show what GPUs did: GPU-hours, how busy they were, waits, energy, spend and the cost of units."""
+    starts, ends = _month(month) if month else _last(weeks)
+    query = {"from": str(starts), "to": str(ends), "by": by, "step": "all"}
     with portal(is_json=is_json) as client:
         rows = client.kpis(**query, **({"project": project} if project else {}))
     if is_json:
@@ -121,7 +122,9 @@ def insights(
         "Began": lambda row: str(row["began"]),
         "Median wait": lambda row: _wait(row["wait_p50_seconds"]),
         "Pauses": lambda row: str(row["pauses"]),
+        "kWh": lambda row: f"{Decimal(row['kwh']):,.1f}" if Decimal(row["energy_gpu_hours"]) else "–",
         "Spend": lambda row: "–" if row["spend"] is None else money(row["spend"]),
+        "Cost of 1,000 units": lambda row: _units(row.get("units", [])),
     }
     table_print(columns, rows, "Nothing ran in this time.")
 
@@ -195,6 +198,27 @@ def _answer(reference: str, *, is_accepted: bool, is_json: bool, zone: str) -> N
         return
     word = "Accepted" if is_accepted else "Declined"
     line_print(f"{word}: {answer['booking']}, {clock.moment(answer['starts'])}.")
+
+
+def _last(weeks: int) -> tuple[date, date]:
+    ends = datetime.now(UTC).date() + timedelta(days=1)
+    return ends - timedelta(weeks=weeks), ends
+
+
+def _month(text: str) -> tuple[date, date]:
+    """The first day of a month and the one after its last; ends with a message where it is none."""
+    try:
+        first = date.fromisoformat(f"{text}-01")
+    except ValueError:
+        error_print("A month is written as 2026-11.")
+        raise typer.Exit(USAGE) from None
+    return first, (first + timedelta(days=31)).replace(day=1)
+
+
+def _units(rows: list[dict[str, Any]]) -> str:
+    """The cost of 1,000 units by unit; – where no program has reported any."""
+    known = [f"{money(str(1_000 * Decimal(row['cost'])))} {row['unit']}" for row in rows if row["cost"]]
+    return ", ".join(known) or "–"
 
 
 def _percent(part: str, whole: str) -> str:

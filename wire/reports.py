@@ -253,8 +253,8 @@ class Heartbeat:
 class Sample:
     """One measurement of a GPU (slot, size None) or slice. An unavailable value is None, never 0.
 
-    Memory bandwidth and tensor time are percentages, links KiB per second. `throttle` holds NVML's
-    clock event reasons. `energy_mj` grows until the driver is reloaded.
+    Memory bandwidth and the time of SMs and tensor cores are percentages, links KiB per second.
+    `throttle` holds NVML's clock event reasons. `energy_mj` grows until the driver is reloaded.
     """
 
     gpu: Name
@@ -276,6 +276,7 @@ class Sample:
     nvlink_rx_kb: int | None = dataclasses.field(default=None, metadata=ADDED)
     nvlink_tx_kb: int | None = dataclasses.field(default=None, metadata=ADDED)
     energy_mj: int | None = dataclasses.field(default=None, metadata=ADDED)
+    sm: int | None = dataclasses.field(default=None, metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Utilisation of GPUs and slices, through pynvml. An unavailable value is None.
 
-Where the device has GPM, it reports bandwidth, tensor cores and links, and only GPM reports
+Where the device has GPM, it reports bandwidth, SMs, tensor cores and links, and only GPM reports
 anything of a slice. Nothing here waits: NVML's older way to ask for PCIe traffic blocks for 20 ms a
 call.
 """
@@ -12,6 +12,7 @@ from agent.ports.gpu import FoundInstance, Reading
 
 _METRICS = {
     "utilisation": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm": pynvml.NVML_GPM_METRIC_SM_UTIL,
     "tensor": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
     "bandwidth": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
     "pcie_tx_kb": pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,

@@ -78,7 +78,7 @@ class Reading:
     """One measurement of a GPU (`place` None) or of a slice. What can't be measured is None.
 
     Utilisation in percent, memory in MiB, power in milliwatts, temperature in degrees Celsius,
-    bandwidth of memory and time of tensor cores in percent, links in KiB a second. `throttle` are
+    bandwidth of memory, time of SMs and of tensor cores in percent, links in KiB a second. `throttle` are
     NVML's bits of why the clock is not higher; `energy_mj` counts up from when the driver loaded.
     """
 
@@ -99,6 +99,7 @@ class Reading:
     nvlink_rx_kb: int | None = None
     nvlink_tx_kb: int | None = None
     energy_mj: int | None = None
+    sm: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

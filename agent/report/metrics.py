@@ -25,6 +25,7 @@ _SIGNALS = (
     ("temperature_c", "temperature_celsius", "Temperature."),
     ("processes", "processes", "Processes on it."),
     ("bandwidth", "memory_bandwidth_percent", "Memory bandwidth in use."),
+    ("sm", "sm_active_percent", "Time that an SM had work, on average over all SMs."),
     ("tensor", "tensor_percent", "Time that tensor cores were busy."),
     ("sm_mhz", "sm_clock_mhz", "Clock."),
     ("throttle", "throttle_reasons", "NVML's bits of why the clock is not higher."),

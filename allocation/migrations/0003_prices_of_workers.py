@@ -51,6 +51,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public AS $$
     jsonb_array_elements(done.applied) AS each
   WHERE due.kind = 'return' AND each->>0 IN ('price', 'peak_hours')
 $$;
+REVOKE EXECUTE ON FUNCTION allocation_policy_prices(timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION allocation_policy_prices(timestamptz) TO portal_system, portal_ops;
 CREATE FUNCTION allocation_price_book_by_policy() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public AS $$
 DECLARE

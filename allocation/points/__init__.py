@@ -238,7 +238,7 @@ BOOKING_PARTS: list[BookingPart] = []
 
 @dataclass(frozen=True, slots=True)
 class BookingCard:
-    """A card on the page of a booking: its template, and what that knows as `card`."""
+    """A card on a page: its template, and what that knows as `card`."""
 
     template: str
     card: object

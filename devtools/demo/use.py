@@ -115,6 +115,7 @@ def _measured(use: Use, busy: float) -> dict[str, float | int]:
         "busy_avg": busy,
         "busy_max": min(100, round(busy + use.swing / 2)) if busy else 0,
         "bandwidth_avg": min(100.0, use.bandwidth * works),
+        "sm_avg": 0.8 * busy,
         "tensor_avg": min(100.0, use.tensor * works),
         "pcie_kb": round(use.pcie_kb * works),
         "nvlink_kb": round(use.nvlink_kb * works),

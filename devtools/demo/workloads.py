@@ -22,14 +22,15 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """A workload of a project, what its owner books first and else, and for how many hours. `lead` lets the
-    portal order its classes by cost; empty: nobody does."""
+    """A workload of a project, what its owner books first and else, for how many hours, and at which time of
+    the night. `lead` lets the portal order its classes by cost; empty: nobody does."""
 
     name: str
     owner: str
     project: tuple[str, str]
     whats: tuple[str, str]
     hours: int = 1
+    at: str = "01:30"
     more: str = ""
     lead: str = ""
 
@@ -39,12 +40,13 @@ class Booked:
         return f"{self.whats[0]} or {self.whats[1].split()[1]}"
 
 
+# Two GPUs are free on each class when the work of the hour before is done, on whatever day of the week.
 BOOKED = (
     Booked("augment-train", "ines", CRYO, ("1 a100", "1 a100-40"), more=" 2 cores", lead="ines"),
     Booked("llm-decode", "tomas", WORDS, ("1 l40s", "1 a100"), lead="tomas"),
     Booked("sweep-notebook", "mara", FOLDING, ("1 h100", "1 l40s"), hours=2, lead="jonas"),
     Booked("embed-small", "jonas", FOLDING, ("1 h100", "1 l40s"), lead="jonas"),
-    Booked("tensor-parallel", "tomas", WORDS, ("2 h100", "2 a100"), lead="tomas"),
+    Booked("tensor-parallel", "tomas", WORDS, ("2 h100", "2 a100"), at="02:30", lead="tomas"),
     Booked("docking", "mara", WORDS, ("1 h100", "1 a100")),
 )
 
@@ -57,7 +59,7 @@ def workload_actions(people: People, today: date, learn: Callable[[datetime], No
         learnt = [(each, what) for each in BOOKED for what in each.whats]
         for number, (each, what) in enumerate(learnt):
             day = today + timedelta(days=night)
-            text = f"{what} {each.hours}h at 01:30 on {day}{each.more}"
+            text = f"{what} {each.hours}h at {each.at} on {day}{each.more}"
             yield TimedAction(midnight(day) - 2 * HOUR, partial(people.book, _line(each, day, number, text)))
     yield TimedAction(midnight(chosen) + 12 * HOUR, learn)
     for number, each in enumerate([each for each in BOOKED if each.lead]):

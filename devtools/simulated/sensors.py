@@ -179,6 +179,8 @@ def _metrics(sample: _Sample) -> dict[int, float]:
     load = sample.load
     found: dict[int, float] = {
         pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: load.busy,
+        # A kernel that runs keeps a part of the SMs waiting.
+        pynvml.NVML_GPM_METRIC_SM_UTIL: load.busy * 4 // 5,
         pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL: load.tensor,
         pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: load.bandwidth,
     }

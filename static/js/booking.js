@@ -12,15 +12,32 @@ const UNSEEN_MS = 250;
 let timer = 0;
 let asked = null;
 let unseen = 0;
+let work = '';
 
 const field = () => panel.querySelector('[data-ask]');
 const part = () => panel.querySelector('[data-panel-part]');
 
+const nameField = () => document.getElementById('f-name');
 const bookButton = () => panel.querySelector('[data-book]');
+
+// The workload that a name says, as the server reads it: `Protein fold 12` is `protein-fold`.
+function workOfName() {
+  const slug = (nameField()?.value ?? '').toLowerCase().replace(/[^a-z0-9_]+/g, '-').replace(/^-+|-+$/g, '');
+  const found = slug.replace(/(-v?[0-9]+)+$/, '');
+  const known = [...panel.querySelectorAll('#f-work option')].map((each) => each.value);
+  return known.includes(found) ? found : '';
+}
+
+// The options stay and can be booked while those of a workload that a name says are on their way.
+function named() {
+  if (panel.querySelector('#f-work')?.value || workOfName() === work) return;
+  clearTimeout(timer);
+  timer = setTimeout(() => ask('choice'), REST_MS);
+}
 
 // `by` names what was edited, `fields` or `choice`; without it only the text counts.
 function values(by) {
-  const found = new URLSearchParams({ q: field().value });
+  const found = new URLSearchParams({ q: field().value, name: nameField()?.value ?? '' });
   for (const each of panel.querySelectorAll('[data-choice]')) found.set(each.name, each.value);
   if (by) found.set('by', by);
   if (by === 'fields') {
@@ -34,6 +51,7 @@ async function ask(by = '') {
   asked?.abort();
   asked = new AbortController();
   const { signal } = asked;
+  work = workOfName();
   panel.setAttribute('aria-busy', 'true');
   try {
     const response = await fetch(`${panel.dataset.url}?${values(by)}`, {
@@ -191,6 +209,9 @@ function start() {
     if (event.target.matches('[data-field]')) soon('fields');
     else if (event.target.matches('[data-choice]')) soon('choice');
     else if (event.target.name === 'option') label();
+  });
+  panel.addEventListener('input', (event) => {
+    if (event.target === nameField()) named();
   });
   panel.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || !event.target.matches('[data-book], input[name="option"]')) return;

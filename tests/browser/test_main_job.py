@@ -255,3 +255,15 @@ def test_dragging_a_booking_shows_what_the_new_time_costs(page: Page, running: S
     x, y, link = page.evaluate(MOVABLE)
     page.mouse.click(x, y)
     page.wait_for_url(re.compile(rf"{re.escape(link)}$"))
+
+
+def test_a_name_that_says_a_known_workload_brings_its_advice(page: Page, running: Site) -> None:
+    page.goto(running.tenant("book?q=1+h100+tomorrow+9:00+for+1h&project=protein-folding"))
+    confirm = page.locator("[data-book]")
+    expect(confirm).to_be_visible()
+    expect(page.locator("[data-panel]")).not_to_contain_text("slice costs a seventh")
+    page.locator("#f-name").press_sequentially("Embed small 9")
+    expect(page.locator("[data-panel]")).to_contain_text("slice costs a seventh")
+    expect(page.locator("#f-name")).to_have_value("Embed small 9")
+    expect(page.locator("#f-name")).to_be_focused()
+    expect(confirm).to_be_enabled()

@@ -436,19 +436,19 @@ def test_workloads_have_a_table_and_find_prints_advice(mara: Terminal, site: Sit
 
 
 def test_insights_are_a_table_of_what_gpus_did(mara: Terminal, site: Site) -> None:
-    assert "Nothing ran in this time." in mara.run("insights", "-p", site.project.slug).stdout
+    for when in ([], ["--month", "2026-10"]):
+        assert "Nothing ran in this time." in mara.run("insights", *when, "-p", site.project.slug).stdout
     with as_system():
-        now = datetime.now(UTC).replace(microsecond=0)
         booking = a_booking(site.project, site.people["researcher"].id, state=State.ENDED)
-        gpu = Gpu.objects.order_by("number").first()
-    assert gpu is not None
-    begins = now - timedelta(hours=3)
+        gpu = Gpu.objects.order_by("number")[0]
+    begins = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
     an_allocation(booking, gpu, starts=begins, ends=begins + timedelta(hours=2), state="ended")
     table = mara.run("insights", "--by", "project", "-p", site.project.slug).stdout
     assert re.search(rf"{site.project.slug}\s+2\.0\s+0 %\s+–\s+1\s", table)
     (row,) = mara.json("insights", "--by", "tier", "-p", site.project.slug)["items"]
     assert row["gpu_hours"] == "2.000"
     assert "Choose one of" in mara.run("insights", "--by", "tenant", status=2).stderr
+    assert "written as 2026-11" in mara.run("insights", "--month", "November", status=2).stderr
 
 
 def test_records_of_slurm_are_sent_by_operators_only(mara: Terminal, site: Site, tmp_path: Path) -> None:

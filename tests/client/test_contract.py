@@ -42,7 +42,9 @@ READ = {
     "AvailabilityOut": "free",
     "FreeOut": "starts ends whole_gpus",
     "HeatOut": "wait_hours price currency pause_risk",
-    "KpiOut": "name gpu_hours measured_gpu_hours utilisation began wait_p50_seconds pauses spend",
+    "KpiOut": "name gpu_hours measured_gpu_hours utilisation kwh energy_gpu_hours began wait_p50_seconds"
+    " pauses spend units",
+    "KpiUnitOut": "unit cost",
     "ScriptOut": "text exit_code ended ended_at log_file log",
     "ProgressOut": "expected_end",
     "QuotaOut": "project gpu_class guaranteed_units limit_units",

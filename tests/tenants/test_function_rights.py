@@ -7,13 +7,15 @@ pytestmark = pytest.mark.django_db
 
 WORKERS = ("portal_system", "portal_ops")
 ONLY_SYSTEM = {
+    "allocation_policy_prices",
     "portal_address_is_taken",
     "portal_has_second_factor",
     "portal_invitation_offer",
     "portal_invitations",
     "portal_memberships",
 }
-"""What a web process must not ask: they take a name or a number that could be enumerated."""
+"""What a web process must not ask: they take a name or a number that could be enumerated, or are a part of
+what guards workers."""
 NOBODY = {
     "billing_recount",
     "portal_holder",

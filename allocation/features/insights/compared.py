@@ -115,15 +115,19 @@ def _use(one: Figures, other: Figures) -> Iterator[ComparedRow]:
     yield _number("Booked and not used", one.unused_gpu_hours, other.unused_gpu_hours)
     yield _number("Not used while somebody waited", one.dark_gpu_hours, other.dark_gpu_hours)
     yield _percent("Busy", one.utilisation, other.utilisation)
+    yield _percent("SMs active", one.sm, other.sm)
     yield _percent("Tensor cores at work", one.tensor, other.tensor)
     yield _percent("Memory bandwidth in use", one.bandwidth, other.bandwidth)
     yield _number("Energy in kWh, where measured", one.kwh, other.kwh)
+    if one.co2_kg is not None and other.co2_kg is not None:
+        yield _number("CO₂ of it in kg", one.co2_kg, other.co2_kg)
 
 
 def _waits(one: Figures, other: Figures) -> Iterator[ComparedRow]:
     yield _number("Bookings that began", Decimal(one.began), Decimal(other.began), places=0)
     yield _length("Median wait", one.wait_p50_seconds, other.wait_p50_seconds)
     yield _length("Wait of 19 in 20, at most", one.wait_p95_seconds, other.wait_p95_seconds)
+    yield _percent("Announced starts that were kept", one.starts_kept_percent, other.starts_kept_percent)
     yield _number("Pauses", Decimal(one.pauses), Decimal(other.pauses), places=0)
     yield _number("Hours of work repeated by pauses", one.lost_hours, other.lost_hours)
 

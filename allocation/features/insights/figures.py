@@ -4,7 +4,6 @@ All are of UTC days, as the ledger's are. What runs now counts until now. Use an
 the hours for which nodes have sent readings, and how many hours these are is a figure of its own.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,16 +13,21 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Sum
 
 from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
-from allocation.features.insights.peaks import peak_tflops
-from allocation.models import ChargeSum, GpuModel
-from allocation.points import hours_waited
+from allocation.features.insights.nouns import OF_BOOKING, OF_PLACE, RUNS, SPEND_BY, WHO, WHOSE, rows_read
+from allocation.features.insights.outcomes import (
+    Start,
+    UnitCost,
+    starts_of,
+    unit_costs_by_workload,
+    unit_costs_of,
+)
+from allocation.features.insights.readings import readings_of
+from allocation.models import ChargeSum
 from allocation.queries.bookings.money.held_use import (
     DEVICES,
-    IDLE_PERCENT,
     MILLIJOULES_PER_KWH,
     OF_GPUS,
     WHOLE,
@@ -31,31 +35,11 @@ from allocation.queries.bookings.money.held_use import (
 from allocation.queries.bookings.money.statements import StatementOf, spend_by_day
 from billing.rules import Period
 
-# The nouns, as SQL of the statements below. A mixed booking waits and is paused as its first class.
-_OF_PLACE = {
-    "class": "g.gpu_class_id",
-    "tenant": "t.slug",
-    "project": "p.slug",
-    "person": "u.username",
-    "tier": "b.tier_id",
-}
-_OF_BOOKING = _OF_PLACE | {"class": "b.planned_class"}
-_SPEND_BY = {"class": "gpu_class", "project": "project", "person": "person", "tier": "tier"}
-NOUNS = tuple(_OF_PLACE)
 STEPS = ("day", "week", "month", "all")
 # Below this part of the hours readings say nothing about all of them.
 ENOUGH = Decimal("0.5")
 # Below this part pages show no figure at all.
 LEAST_SHOWN = Decimal("0.05")
-_WHO = """
-JOIN allocation_booking b ON b.id = {booking}
-JOIN tenants_project p ON p.id = b.project_id
-JOIN tenants_user u ON u.id = b.owner_id
-JOIN tenants_tenant t ON t.id = b.tenant_id
-"""
-_WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
-  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
-_RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
 # The price of a booking is that of all its GPUs together.
 _PRICE = f"b.price_per_hour / {DEVICES}"
 _HOURS = f"""
@@ -64,98 +48,21 @@ SELECT {{name}}, {{bucket}},
   coalesce(sum(extract(epoch FROM upper(d.span) - lower(d.span)) * {_PRICE}) FILTER (WHERE {OF_GPUS}), 0),
   coalesce(sum(extract(epoch FROM upper(d.span) - lower(d.span))) FILTER (WHERE NOT ({OF_GPUS})), 0)
 FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
-JOIN allocation_allocation a ON {_RUNS} AND NOT a.abandoned
+JOIN allocation_allocation a ON {RUNS} AND NOT a.abandoned
 JOIN allocation_gpu g ON g.id = a.gpu_id
-{_WHO.format(booking="a.booking_id")}
+{WHO.format(booking="a.booking_id")}
 CROSS JOIN LATERAL generate_series(
   date_trunc('{{step}}', greatest(lower(a.period), %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
   least(coalesce(upper(a.period), %(ends)s), %(ends)s), '1 {{step}}'::interval) AS s(at)
 CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}}'::interval) AS span) d
-WHERE NOT isempty(d.span) AND {_WHOSE}
+WHERE NOT isempty(d.span) AND {WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
-# Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
-_UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
-# The network of a booking is that of its whole run, in equal parts for its GPUs of the node.
-_NETWORK = """
-LEFT JOIN (
-  SELECT h.booking_id, h.node_id,
-    (h.received_mb + h.sent_mb) * 1024 / h.network_seconds / count(DISTINCT x.gpu_id) AS kb
-  FROM allocation_hostuse h
-  JOIN allocation_allocation x ON x.booking_id = h.booking_id AND x.state IN ('active', 'releasing', 'ended')
-  JOIN allocation_gpu y ON y.id = x.gpu_id AND y.node_id = h.node_id
-  WHERE h.network_seconds > 0 AND h.at >= %(starts)s
-  GROUP BY h.id) n ON n.booking_id = g.booking_id AND n.node_id = g.node_id
-"""
-# Readings are summed up by allocation and day first: what they are weighed with is that of the allocation,
-# and there are hundreds of readings for each.
-_READINGS = f"""
-SELECT a.id, a.booking_id, g.node_id, g.gpu_class_id, g.model_id, {WHOLE} AS whole,
-  (r.at AT TIME ZONE 'UTC')::date AS day, sum(r.seconds) AS seconds,
-  sum(r.seconds) FILTER (WHERE {_UNUSED}) AS unused,
-  sum(r.seconds) FILTER (WHERE ({_UNUSED}) AND w.at IS NOT NULL) AS dark,
-  sum(r.measured) AS measured,
-  sum(r.measured * r.busy_avg::numeric) AS busy,
-  sum(r.energy_mj) AS energy_mj,
-  sum(r.seconds) FILTER (WHERE r.energy_mj IS NOT NULL) AS with_energy,
-  sum(r.seconds) FILTER (WHERE r.bandwidth_avg IS NOT NULL) AS with_bandwidth,
-  sum(r.seconds * r.bandwidth_avg::numeric) AS bandwidth,
-  sum(r.seconds) FILTER (WHERE r.tensor_avg IS NOT NULL) AS with_tensor,
-  sum(r.seconds * r.tensor_avg::numeric) AS tensor,
-  sum(r.seconds * (coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric)
-    FILTER (WHERE r.tensor_avg IS NOT NULL) AS links,
-  sum(r.seconds * r.tensor_avg::numeric) FILTER (WHERE r.energy_mj > 0) AS tensor_with_energy,
-  sum(r.energy_mj) FILTER (WHERE r.tensor_avg IS NOT NULL AND r.energy_mj > 0) AS tensor_mj
-FROM allocation_gpuuse r
-JOIN allocation_allocation a ON a.id = r.allocation_id
-JOIN allocation_gpu g ON g.id = a.gpu_id
-JOIN allocation_booking b ON b.id = a.booking_id
-LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
-  ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
-WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {_WHOSE}
-GROUP BY a.id, g.id, day
-"""  # noqa: S608
-_PEAK = "(%(peaks)s::jsonb ->> g.model_id)::numeric"
-_USE = f"""
-SELECT {{name}}, g.day, sum(g.seconds * g.whole),
-  coalesce(sum(g.unused * g.whole), 0),
-  coalesce(sum(g.dark * g.whole), 0),
-  coalesce(sum(g.measured * g.whole), 0),
-  coalesce(sum(g.busy * g.whole), 0),
-  coalesce(sum(g.energy_mj), 0),
-  coalesce(sum(g.with_energy * g.whole), 0),
-  coalesce(sum(g.with_bandwidth * g.whole), 0),
-  coalesce(sum(g.bandwidth * g.whole), 0),
-  coalesce(sum(g.with_tensor * g.whole), 0),
-  coalesce(sum(g.tensor * g.whole), 0),
-  coalesce(sum(g.links + g.with_tensor * coalesce(n.kb, 0)::numeric) FILTER (WHERE {_PEAK} IS NOT NULL), 0),
-  coalesce(sum(g.tensor / 100 * {_PEAK} * g.whole), 0),
-  coalesce(sum(g.tensor_with_energy / 100 * {_PEAK} * g.whole), 0),
-  coalesce(sum(g.tensor_mj) FILTER (WHERE {_PEAK} IS NOT NULL), 0)
-FROM ({_READINGS}) g
-{_NETWORK}
-{_WHO.format(booking="g.booking_id")}
-GROUP BY 1, 2
-"""  # noqa: S608
-# A first start is that of the first run; the wait counts from the earliest start that was requested.
-_WAITS = f"""
-SELECT {{name}}, (f.at AT TIME ZONE 'UTC')::date,
-  greatest(0, extract(epoch FROM f.at - greatest(b.submitted, b.not_before)))::float8
-FROM (
-  SELECT a.booking_id, min(lower(a.period)) AS at
-  FROM (SELECT tstzrange(%(starts)s, %(ends)s) AS span) w
-  JOIN allocation_allocation a ON {_RUNS}
-  GROUP BY 1) f
-{_WHO.format(booking="f.booking_id")}
-WHERE f.at >= %(starts)s AND {_WHOSE} AND NOT EXISTS (
-  SELECT FROM allocation_allocation e
-  WHERE e.booking_id = b.id AND e.state IN ('releasing', 'ended') AND lower(e.period) < f.at)
-"""  # noqa: S608
 _PAUSES = f"""
 SELECT {{name}}, (x.emptied_at AT TIME ZONE 'UTC')::date, count(*), sum(x.lost_seconds)
 FROM allocation_pause x
-{_WHO.format(booking="x.booking_id")}
-WHERE x.emptied_at >= %(starts)s AND x.emptied_at < %(ends)s AND {_WHOSE}
+{WHO.format(booking="x.booking_id")}
+WHERE x.emptied_at >= %(starts)s AND x.emptied_at < %(ends)s AND {WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608
 
@@ -200,8 +107,15 @@ class Figures:
     tflop: Decimal = Decimal(0)
     tflop_with_energy: Decimal = Decimal(0)
     tflop_joules: Decimal = Decimal(0)
+    with_sm: Decimal = Decimal(0)
+    sm_sum: Decimal = Decimal(0)
+    kwh_with_grams: Decimal = Decimal(0)
+    co2_sum: Decimal = Decimal(0)
     capacity: CapacityHours | None = None
     waits: list[float] = field(default_factory=list)
+    starts_announced: int = 0
+    starts_kept: int = 0
+    by_unit: dict[str, UnitCost] = field(default_factory=dict)
     pauses: int = 0
     lost_hours: Decimal = Decimal(0)
     spend: Decimal | None = None
@@ -229,6 +143,11 @@ class Figures:
         return _tenth(self.bandwidth_sum, self.with_bandwidth)
 
     @property
+    def sm(self) -> Decimal | None:
+        """Percent of the time that an SM had work, on average over all SMs; None: not measured."""
+        return _tenth(self.sm_sum, self.with_sm)
+
+    @property
     def tensor(self) -> Decimal | None:
         """Percent of the time that tensor cores worked; None: not measured."""
         return _tenth(self.tensor_sum, self.with_tensor)
@@ -248,6 +167,21 @@ class Figures:
         if not self.tflop:
             return None
         return (self.link_kib * 1024 / (self.tflop * 1_000_000_000)).quantize(Decimal("0.001"))
+
+    @property
+    def co2_kg(self) -> Decimal | None:
+        """Of the measured energy; None: nothing was measured, or nobody has set the grams."""
+        return self.co2_sum.quantize(Decimal("0.001")) if self.kwh_with_grams else None
+
+    @property
+    def units(self) -> list[UnitCost]:
+        """What units of progress cost, by unit."""
+        return [self.by_unit[unit] for unit in sorted(self.by_unit)]
+
+    @property
+    def starts_kept_percent(self) -> Decimal | None:
+        """Of those that were announced ahead; None: none was."""
+        return _tenth(Decimal(100 * self.starts_kept), Decimal(self.starts_announced))
 
     @property
     def began(self) -> int:
@@ -277,6 +211,16 @@ class Figures:
         for (figure, unit), value in zip(_READ.items(), sums, strict=True):
             setattr(self, figure, getattr(self, figure) + Decimal(value) / unit)
 
+    def add_start(self, start: Start) -> None:
+        """Adds a booking that began."""
+        self.waits.append(start.waited)
+        self.starts_announced += start.is_announced
+        self.starts_kept += start.is_kept
+
+    def add_unit(self, found: UnitCost) -> None:
+        """Adds what units of a kind have cost."""
+        self.by_unit[found.unit] = found.plus(self.by_unit.get(found.unit))
+
     def add(self, other: "Figures") -> None:
         """Adds the figures of another noun or time."""
         for name in _SUMS:
@@ -284,6 +228,8 @@ class Figures:
         if other.capacity is not None:
             self.capacity = other.capacity.plus(self.capacity)
         self.waits += other.waits
+        for each in other.units:
+            self.add_unit(each)
         if other.spend is not None:
             self.spend = (self.spend or Decimal(0)) + other.spend
 
@@ -307,6 +253,12 @@ _SUMS = (
     "tflop",
     "tflop_with_energy",
     "tflop_joules",
+    "with_sm",
+    "sm_sum",
+    "kwh_with_grams",
+    "co2_sum",
+    "starts_announced",
+    "starts_kept",
     "pauses",
     "lost_hours",
 )
@@ -328,6 +280,10 @@ _READ = {
     "tflop": 1,
     "tflop_with_energy": 1,
     "tflop_joules": 1000,
+    "with_sm": _HOUR,
+    "sm_sum": _HOUR,
+    "kwh_with_grams": MILLIJOULES_PER_KWH,
+    "co2_sum": MILLIJOULES_PER_KWH * 1000,
 }
 Table = dict[tuple[date, str], Figures]
 
@@ -339,39 +295,36 @@ def figures_of(whose: Whose, days: Period, by: str, step: str, now: datetime) ->
     def at(day: date, name: str) -> Figures:
         return found[_begins(days, day, step), name or ""]
 
-    facts = whose.facts | _window(days, now) | {"idle": IDLE_PERCENT, "peaks": _peaks()}
-    place, booking = _OF_PLACE[by], _OF_BOOKING[by]
-    hours = _HOURS.format(name=place, step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
-    for name, day, seconds, price, core_seconds in _rows(hours, facts):
+    facts = whose.facts | _window(days, now)
+    # Of the site only by organisation, because each has its currency.
+    has_money = whose.tenant_id is not None or by == "tenant"
+    hours = _HOURS.format(name=OF_PLACE[by], step="day", bucket="(s.at AT TIME ZONE 'UTC')::date")
+    for name, day, seconds, price, core_seconds in rows_read(hours, facts):
         row = at(day, name)
         row.gpu_hours += seconds / 3600
         row.core_hours += core_seconds / 3600
-        if whose.tenant_id is not None or by == "tenant":
-            # Organisations have currencies of their own.
-            row.price += price / 3600
-    _readings_add(at, facts, place)
+        row.price += price / 3600 if has_money else 0
+    for noun, day, sums in readings_of(facts, OF_PLACE[by]):
+        at(day, noun).add_readings(sums)
     if whose.tenant_id is None:
         _capacity_add(at, facts, by)
-    for name, day, seconds in _rows(_WAITS.format(name=booking), facts):
-        at(day, name).waits.append(seconds)
-    for name, day, count, lost in _rows(_PAUSES.format(name=booking), facts):
-        row = at(day, name)
-        row.pauses += count
-        row.lost_hours += Decimal(lost) / 3600
+    _bookings_add(at, facts, by)
+    for name, day, cost in unit_costs_of(facts, by) if has_money else ():
+        at(day, name).add_unit(cost)
     for day, name, amount in _spend(whose, days, by):
         row = at(day, name)
         row.spend = (row.spend or Decimal(0)) + amount
     return dict(found)
 
 
-def _readings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], name: str) -> None:
-    waited = sorted(hours_waited(facts["starts"], facts["ends"]))
-    facts = facts | {
-        "waited_classes": [gpu_class for gpu_class, _ in waited],
-        "waited_hours": [hour for _, hour in waited],
-    }
-    for noun, day, *sums in _rows(_USE.format(name=name), facts):
-        at(day, noun).add_readings(sums)
+def _bookings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], by: str) -> None:
+    """Adds how bookings began, and their pauses."""
+    for each in starts_of(facts, by):
+        at(each.day, each.name).add_start(each)
+    for name, day, count, lost in rows_read(_PAUSES.format(name=OF_BOOKING[by]), facts):
+        row = at(day, name)
+        row.pauses += count
+        row.lost_hours += Decimal(lost) / 3600
 
 
 def _capacity_add(at: Callable[[date, str], Figures], facts: dict[str, Any], by: str) -> None:
@@ -387,7 +340,7 @@ def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float |
     """GPUs that bookings had on average, by weekday (Monday first) and hour of UTC; None: not yet."""
     facts = whose.facts | _window(days, now)
     hours = _HOURS.format(name="1", step="hour", bucket="s.at")
-    seconds = {at: float(found) for _, at, found, _ in _rows(hours, facts)}
+    seconds = {at: float(found) for _, at, found, *_ in rows_read(hours, facts)}
     sums: list[list[list[float]]] = [[[] for _ in range(24)] for _ in range(7)]
     at = facts["starts"]
     while at < facts["ends"]:
@@ -400,9 +353,14 @@ def busy_by_hour(whose: Whose, days: Period, now: datetime) -> list[list[float |
 def waits_by_tier(whose: Whose, days: Period, now: datetime) -> list[tuple[str, Figures]]:
     """The waits of those that began, by tier; the most first."""
     found: dict[str, Figures] = defaultdict(Figures)
-    for tier, _, seconds in _rows(_WAITS.format(name="b.tier_id"), whose.facts | _window(days, now)):
-        found[tier].waits.append(seconds)
+    for each in starts_of(whose.facts | _window(days, now), "tier"):
+        found[each.name].add_start(each)
     return sorted(found.items(), key=lambda each: (-each[1].began, each[0]))
+
+
+def units_by_workload(whose: Whose, days: Period, now: datetime) -> list[tuple[str, UnitCost]]:
+    """What units of progress of each workload cost; the most money first."""
+    return unit_costs_by_workload(whose.facts | _window(days, now))
 
 
 def sum_of(rows: Iterable[Figures]) -> Figures:
@@ -427,7 +385,7 @@ def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Dec
             rows = sums.values_list("day", "tenant__slug").annotate(Sum("exact")).order_by()
             yield from rows
         return
-    if by not in _SPEND_BY:
+    if by not in SPEND_BY:
         return
     of = StatementOf(
         whose.tenant_id,
@@ -435,7 +393,7 @@ def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Dec
         whose.of.project if whose.of else None,
         whose.of.lab if whose.of else None,
     )
-    for (day, name), amount in spend_by_day(of, _SPEND_BY[by]).items():
+    for (day, name), amount in spend_by_day(of, SPEND_BY[by]).items():
         yield day, name, amount
 
 
@@ -452,18 +410,6 @@ def _begins(days: Period, day: date, step: str) -> date:
 def _window(days: Period, now: datetime) -> dict[str, datetime]:
     starts = days.first_second
     return {"starts": starts, "ends": max(starts, min(days.last_second, now.astimezone(UTC)))}
-
-
-def _rows(statement: str, facts: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, facts)
-        return list(cursor.fetchall())
-
-
-def _peaks() -> str:
-    """The peaks of models that have one, as JSON."""
-    rows = GpuModel.objects.values_list("slug", "product_name")
-    return json.dumps({slug: peak for slug, name in rows if (peak := peak_tflops(name)) is not None})
 
 
 def _tenth(total: Decimal, hours: Decimal) -> Decimal | None:

@@ -1,8 +1,8 @@
 """The pages of insights: of an organisation with its projects and labs, and of the site."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.features.insights.capacity_hours import CapacityHours
 from allocation.features.insights.cards import asks_for_cards, cards_address, cards_page
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.compare import own_comparison, site_comparison
@@ -25,8 +24,10 @@ from allocation.features.insights.figures import (
     busy_by_hour,
     steps_of,
     sum_of,
+    units_by_workload,
     waits_by_tier,
 )
+from allocation.features.insights.outcomes import UnitCost
 from allocation.features.insights.overview import overview_of, site_overview_of
 from allocation.features.insights.rule_changes import (
     RuleChange,
@@ -39,27 +40,35 @@ from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
     Question,
+    Span,
     currencies_of_tenants,
     currency_of,
     own_figures,
     owners_of,
     question_read,
     rows_of,
+    span_read,
+    spans_of,
     spend_of_all,
     sums_by_name,
 )
-from allocation.queries.bookings.money.spending import RENTED
+from allocation.features.insights.tiles import (
+    answer_shown,
+    length_shown,
+    noun_row_shown,
+    tiles_shown,
+    units_shown,
+    went_shown,
+)
 from allocation.queries.fleet.catalogue import names_of_use
-from allocation.web.parts.times import length_words
 from billing.focus import csv_row
-from billing.rules import Period, money_text
+from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Membership, Project, Tenant, User
 from tenants.platform.costly import costly
 from tenants.rules.operator_roles import Area
 from tenants.web.frame import operator_page, tenant_page
 
-RANGES = {"1": "A week", "4": "4 weeks", "12": "12 weeks"}
 NOUN_WORDS = {
     "class": "Class",
     "project": "Project",
@@ -88,6 +97,11 @@ COLUMNS = (
     "lost_hours",
     "spend",
     "price_per_busy_gpu_hour",
+    "co2_kg",
+    "starts_announced",
+    "starts_kept",
+    "units",
+    "sm",
     "core_hours",
 )
 Row = tuple[date, str, Figures]
@@ -96,22 +110,11 @@ NOUN_SHADES = ("p-1", "p-2", "p-3", "p-4", "p-5")
 OTHERS = "others"
 
 
-@dataclass(frozen=True, slots=True)
-class NounRow:
-    """A row of the table: a noun with its figures in words."""
-
-    label: str
-    found: Figures
-    percent: Decimal
-    waits: str
-    spend: str
-
-
 @costly("statement")
 @require_safe
 @tenant_page
 def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows the figures of a project, a lab or the organisation (`?weeks=4&project=&by=class`)."""
+    """Shows the figures of a project, a lab or the organisation (`?month=2026-11&project=&by=class`)."""
     now = timezone.now()
     if asks_for_cards(request):
         return cards_page(request, actor, now)
@@ -119,7 +122,11 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     whose = own_figures(actor, request.GET.get("project", ""), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     owner = whose.of.owner if whose.of else ""
-    marks = _changed(partial(changes_seen, actor), question) if actor.leads_any else Changed()
+    marks = (
+        _changed(partial(changes_seen, actor), question, _span(request, now))
+        if actor.leads_any
+        else Changed()
+    )
     currency = currency_of(actor.tenant_id)
     context = _context(request, whose, question, now, currency=currency, owner=owner, marks=marks)
     context |= {
@@ -143,7 +150,7 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     if asks_for_cards(request):
         return cards_page(request, None, now)
     question = _read(request, SITE_NOUNS, now)
-    marks = _changed(partial(rule_changes, None), question)
+    marks = _changed(partial(rule_changes, None), question, _span(request, now))
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
     context |= {"log": "/ops/log", "whose": "All organisations", "compare": "/ops/insights/compare"}
     context["is_site"] = True
@@ -219,7 +226,7 @@ def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: dat
     total = sum_of(found for _, _, found in rows)
     before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
     currency = currency_of(tenant_id) if tenant_id else ""
-    tiles = _tiles(total, before, currency)
+    tiles = tiles_shown(total, before, currency)
     if tenant_id is None:
         tiles.append(("Spend", spend_of_all(sums_by_name(rows)), "of all organisations"))
     return {
@@ -230,14 +237,14 @@ def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: dat
     }
 
 
+def _span(request: HttpRequest, now: datetime) -> Span:
+    return span_read(request.GET.get("weeks", ""), request.GET.get("month", ""), now)
+
+
 def _read(request: HttpRequest, nouns: tuple[str, ...], now: datetime) -> Question:
-    weeks = request.GET.get("weeks", "")
-    weeks = weeks if weeks in RANGES else "4"
-    by = request.GET.get("by", "")
-    ends = now.astimezone(UTC).date() + timedelta(days=1)
-    step = "week" if weeks == "12" else "day"
-    starts = ends - timedelta(weeks=int(weeks))
-    return question_read(starts, ends, by if by in nouns else "class", step, nouns, now)
+    by, span = request.GET.get("by", ""), _span(request, now)
+    by = by if by in nouns else "class"
+    return question_read(span.days.starts, span.days.ends, by, span.step, nouns, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +256,9 @@ class Changed:
     is_shown: bool = False
 
 
-def _changed(changes: Callable[[Period], Sequence[RuleChange]], question: Question) -> Changed:
+def _changed(changes: Callable[[Period], Sequence[RuleChange]], question: Question, span: Span) -> Changed:
     steps = by_step(changes(question.days), steps_of(question.days, question.step))
-    return Changed(steps, changes(question.before.days), is_shown=True)
+    return Changed(steps, changes(span.before), is_shown=True)
 
 
 def _context(  # noqa: PLR0913 (named parts of one page)
@@ -266,17 +273,18 @@ def _context(  # noqa: PLR0913 (named parts of one page)
 ) -> dict[str, Any]:
     rows = rows_of(whose, question, now)
     total = sum_of(found for _, _, found in rows)
-    before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
+    span = _span(request, now)
+    earlier = replace(question, days=span.before, step="all")
+    before = sum_of(found for _, _, found in rows_of(whose, earlier, now))
     nouns, names = sums_by_name(rows), _labels(question.by)
-    weeks = str((question.days.ends - question.days.starts).days // 7)
     days = steps_of(question.days, question.step)
     currencies = _currencies(question.by, nouns, currency)
     return {
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
         "total": total,
-        "answer": _answer(total, nouns, names),
-        "tiles": _tiles(total, before, currency),
+        "answer": answer_shown(total, nouns, names, currency),
+        "tiles": tiles_shown(total, before, currency),
         "use": _use_bars(rows, days, marks.steps),
         "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
         "spend": _noun_bars(rows, days, nouns, names, marks.steps, currency) if currency else None,
@@ -290,110 +298,46 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "saturated": [
             (names.get(name, name), found)
             for name, found in nouns
-            if found.with_tensor or found.with_bandwidth
+            if found.with_tensor or found.with_sm or found.with_bandwidth
         ],
         "went": [
-            (names.get(name, name), _went(found)) for name, found in nouns if found.capacity is not None
+            (names.get(name, name), went_shown(found)) for name, found in nouns if found.capacity is not None
         ],
         "nouns": [
-            _noun_row(names.get(name, name), found, total, currencies.get(name, "")) for name, found in nouns
+            noun_row_shown(names.get(name, name), found, total, currencies.get(name, ""))
+            for name, found in nouns
         ],
+        "units": units_shown(units_by_workload(whose, question.days, now), currency) if currency else [],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
-        "ranges": [(label, _here(key, question.by, owner), key == weeks) for key, label in RANGES.items()],
+        "ranges": [
+            (label, _here(each, question.by, owner), each == span) for label, each in spans_of(span, now)
+        ],
         "bys": [
-            (NOUN_WORDS[noun], _here(weeks, noun, owner), noun == question.by)
+            (NOUN_WORDS[noun], _here(span, noun, owner), noun == question.by)
             for noun in (SITE_NOUNS if whose.tenant_id is None else OWN_NOUNS)
         ],
-        "weeks": weeks,
+        "span": span,
         "cards_url": cards_address(request),
-        "csv": f"{request.path}.csv{_here(weeks, question.by, owner)}",
+        "csv": f"{request.path}.csv{_here(span, question.by, owner)}",
     }
 
 
-def _here(weeks: str, by: str, owner: str) -> str:
-    return "?" + urlencode({"weeks": weeks, "by": by} | ({"project": owner} if owner else {}))
+def _here(span: Span, by: str, owner: str) -> str:
+    return "?" + urlencode({span.name: span.value, "by": by} | ({"project": owner} if owner else {}))
 
 
-def _tiles(total: Figures, before: Figures, currency: str) -> list[tuple[str, str, str]]:
-    """The figures of the whole time, each with a note."""
-    busy = unused = energy = "–"
-    measured = unused_note = energy_note = "too little measured"
-    if total.is_enough:
-        measured = f"of {total.coverage:.0f} % of the hours"
-        busy = "–" if total.utilisation is None else f"{total.utilisation:.0f} %"
-        unused = f"{total.unused_gpu_hours:,.1f} h"
-        unused_note = f"{100 * total.unused_gpu_hours / total.measured_gpu_hours:.0f} % of the measured hours"
-    if total.energy_gpu_hours:
-        energy, energy_note = f"{total.kwh:,.1f} kWh", f"of {total.energy_gpu_hours:,.1f} GPU-hours"
-    within = f"19 of 20 at most {_length(total.wait_p95_seconds)}" if total.began else "nothing began"
-    last = ("Pauses", str(total.pauses), f"{total.lost_hours:,.1f} h of work repeated")
-    if currency:
-        per_hour = total.price_per_busy_gpu_hour
-        note = "too little measured"
-        if per_hour is not None:
-            note = f"{money_text(per_hour, currency)} a busy GPU-hour"
-        last = ("Spend", money_text(total.spend or Decimal(0), currency), note)
-    cores = f"and {total.core_hours:,.1f} core-hours" if total.core_hours else ""
-    notes = (_change(total.gpu_hours, before.gpu_hours), cores)
-    return [
-        ("GPU-hours", f"{total.gpu_hours:,.1f}", "; ".join(note for note in notes if note)),
-        ("Busy", busy, measured),
-        ("Reserved but unused", unused, unused_note),
-        ("Energy", energy, energy_note),
-        ("Median wait", _length(total.wait_p50_seconds), within),
-        last,
-    ]
-
-
-def _answer(total: Figures, nouns: list[tuple[str, Figures]], names: dict[str, str]) -> str:
-    """The figures of the whole time in one sentence: how busy, and where most was not used."""
-    if not total.is_enough or total.utilisation is None:
-        return f"{total.gpu_hours:,.1f} GPU-hours booked; too little is measured to say how busy they were."
-    words = f"GPUs were {total.utilisation:.0f} % busy"
-    unused = total.unused_gpu_hours
-    if not unused:
-        return f"{words}; all that was measured was used."
-    name, most = max(nouns, key=lambda each: each[1].unused_gpu_hours)
-    share = 100 * most.unused_gpu_hours / unused
-    where = f", {share:.0f} % of it {names.get(name, name) or 'without a name'}" if len(nouns) > 1 else ""
-    dark = total.dark_gpu_hours
-    waited = f", {dark:,.1f} h of it while somebody waited" if dark else ""
-    return f"{words}; {unused:,.1f} GPU-hours were booked and not used{where}{waited}."
-
-
-def _change(now: Decimal, before: Decimal) -> str:
-    if not before:
-        return "no GPU-hours before"
-    change = round(100 * (now / before - 1))
-    return f"{change:+d} %, {before:,.1f} before"
-
-
-def _went(found: Figures) -> dict[str, Any]:
-    """The GPU-hours of a class by where they went; what is left was idle while nobody waited."""
-    hours = found.capacity or CapacityHours(0, 0, 0)
-    booked = float(found.gpu_hours)
-    idle = max(0.0, hours.there - hours.out_of_service - booked - hours.dark)
-    shown = {"p-use": booked, "p-unused": hours.dark, "p-all": idle, "p-unknown": hours.out_of_service}
-    parts, x = [], 0.0
-    for css, value in shown.items():
-        width = 100 * value / (sum(shown.values()) or 1)
-        parts.append({"css": css, "x": f"{x:.1f}", "width": f"{width:.1f}"})
-        x += width
-    return {
-        "booked": booked,
-        "dark": hours.dark,
-        "idle": idle,
-        "out": hours.out_of_service,
-        "there": hours.there,
-        "parts": parts,
-    }
-
-
-def _waits(whose: Whose, question: Question, now: datetime) -> list[tuple[str, int, str, str]]:
-    """Tiers, with how many began, their median wait, and what 19 of 20 waited at most."""
+def _waits(whose: Whose, question: Question, now: datetime) -> list[tuple[str, int, str, str, str]]:
+    """Tiers, with how many began, their median wait, what 19 of 20 waited at most, and announced starts
+    that were kept."""
     names = names_of_use()["tier"]
     return [
-        (names.get(tier, tier), each.began, _length(each.wait_p50_seconds), _length(each.wait_p95_seconds))
+        (
+            names.get(tier, tier),
+            each.began,
+            length_shown(each.wait_p50_seconds),
+            length_shown(each.wait_p95_seconds),
+            f"{each.starts_kept} of {each.starts_announced}" if each.starts_announced else "–",
+        )
         for tier, each in waits_by_tier(whose, question.days, now)
     ]
 
@@ -435,17 +379,6 @@ def _currencies(by: str, nouns: list[tuple[str, Figures]], currency: str) -> dic
     return currencies_of_tenants() if by == "tenant" else {name: currency for name, _ in nouns}
 
 
-def _noun_row(label: str, found: Figures, total: Figures, currency: str) -> NounRow:
-    percent = 100 * found.gpu_hours / total.gpu_hours if total.gpu_hours else Decimal(0)
-    waits = f"{_length(found.wait_p50_seconds)} / {_length(found.wait_p95_seconds)}" if found.began else "–"
-    spend = "–"
-    if found.spend is not None:
-        spend = money_text(found.spend, currency) if currency else f"{found.spend:,.2f}"
-    # Machines that are rented cost money before a booking runs on them.
-    nameless = RENTED if found.spend and not found.gpu_hours else "none"
-    return NounRow(label or nameless, found, percent, waits, spend)
-
-
 def _labels(by: str) -> dict[str, str]:
     """The names of the nouns as people know them."""
     match by:
@@ -460,16 +393,12 @@ def _labels(by: str) -> dict[str, str]:
             return dict(Tenant.objects.values_list("slug", "name"))
 
 
-def _length(seconds: int | None) -> str:
-    if seconds is None:
-        return "–"
-    return length_words(seconds) if seconds else "0 min"
-
-
-def _exactly(value: Decimal | int | None) -> str:
-    """A figure as in REST: hours and energy in thousandths."""
+def _exactly(value: Decimal | int | list[UnitCost] | None) -> str:
+    """A figure as in REST: hours and energy in thousandths; costs of units as `step=0.000125`."""
     if value is None:
         return ""
+    if isinstance(value, list):
+        return " ".join(f"{each.unit}={each.cost:f}" for each in value if each.cost is not None)
     return str(value.quantize(Decimal("0.001")) if isinstance(value, Decimal) else value)
 
 

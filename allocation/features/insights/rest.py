@@ -49,6 +49,20 @@ def _decimal(text: str, *, null: bool = False) -> serializers.DecimalField:
     )
 
 
+class KpiUnitOut(serializers.Serializer[Any]):
+    """What units of progress cost, of the runs that have reported last in the step."""
+
+    unit = serializers.CharField(help_text="What the programs count, such as step or epoch.")
+    cost = Money(
+        max_digits=20,
+        decimal_places=9,
+        allow_null=True,
+        help_text="Of one unit, at plain prices and the rates of the runs. Null: none was done.",
+    )
+    units = serializers.FloatField(help_text="That were done, at these rates.")
+    runs = serializers.IntegerField()
+
+
 class KpiOut(serializers.Serializer[Any]):
     """What a class, a project or somebody had in a step. Hours are of whole GPUs."""
 
@@ -61,7 +75,15 @@ class KpiOut(serializers.Serializer[Any]):
     utilisation = _decimal("Percent busy of the time with a utilisation. Null: not measured.", null=True)
     kwh = _decimal("Measured by the GPUs.")
     energy_gpu_hours = _decimal("Hours for which it was measured.")
+    co2_kg = _decimal(
+        "Of the measured energy, by the grams of its zones, elsewhere by `CARBON_GRAMS_PER_KWH`. Null"
+        " without either, or without a measurement.",
+        null=True,
+    )
     bandwidth = _decimal("Percent of the memory bandwidth. Null: not measured.", null=True)
+    sm = _decimal(
+        "Percent of the time that an SM had work, on average over all SMs. Null: not measured.", null=True
+    )
     tensor = _decimal("Percent of the time that tensor cores worked. Null: not measured.", null=True)
     tflops_per_watt = _decimal(
         "An estimate: the time of tensor cores by the product's dense FP16 peak, by the measured energy.",
@@ -77,6 +99,10 @@ class KpiOut(serializers.Serializer[Any]):
         allow_null=True, help_text="From the earliest start that was requested. Null: none began."
     )
     wait_p95_seconds = serializers.IntegerField(allow_null=True)
+    starts_announced = serializers.IntegerField(help_text="Of those that began: planned ahead.")
+    starts_kept = serializers.IntegerField(
+        help_text="Of these: never announced later, and at most a minute after the latest start."
+    )
     pauses = serializers.IntegerField()
     lost_hours = _decimal("Of bookings' runs since their last save, by pauses.")
     spend = Money(
@@ -93,6 +119,7 @@ class KpiOut(serializers.Serializer[Any]):
         " than half was measured.",
     )
     core_hours = _decimal("Of bookings without a GPU, which no other figure of hours has.")
+    units: Any = KpiUnitOut(many=True, help_text="What units of progress cost. Empty as spend is.")
 
 
 class CapacityHoursOut(serializers.Serializer[Any]):

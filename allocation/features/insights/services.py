@@ -7,17 +7,18 @@ from decimal import Decimal
 from uuid import UUID
 
 from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
-from allocation.queries.bookings.money.statement_files import statement_read
+from allocation.queries.bookings.money.statement_files import month_read, statement_read
 from allocation.queries.bookings.money.statements import LAB
 from allocation.words.refusals import refusal_text
 from billing.models import Account
-from billing.rules import Period, money_text
+from billing.rules import Period, money_text, month_of
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_read, projects_seen
 from tenants.platform.errors import invalid
 
 OWN_NOUNS = ("class", "project", "person", "tier")
 SITE_NOUNS = ("class", "tenant", "tier")
+RANGES = {"1": "A week", "4": "4 weeks", "12": "12 weeks"}
 FIRST, LAST = date(2000, 1, 1), date(2999, 12, 31)
 USUAL, MOST_DAYS, MOST_STEPS = timedelta(days=28), timedelta(days=366), 100
 
@@ -35,6 +36,51 @@ class Question:
         """As many days that end where these begin."""
         length = self.days.ends - self.days.starts
         return replace(self, days=Period(self.days.starts - length, self.days.starts))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time of a page: its parameter of the address with its value, its days, and their step."""
+
+    name: str
+    value: str
+    days: Period
+    step: str
+
+    @property
+    def before(self) -> Period:
+        """The month before a month, else as many days that end where these begin."""
+        starts = self.days.starts
+        if self.name == "month":
+            return month_of(starts - timedelta(days=1))
+        return Period(starts - (self.days.ends - starts), starts)
+
+
+def span_read(weeks: str, month: str, now: datetime) -> Span:
+    """Reads the time of a page: a month such as `2026-11`, or the last weeks until now (4 unless chosen).
+
+    Raises:
+        Refused: `bad_month`.
+    """
+    if month:
+        found = month_read(month)
+        return Span("month", f"{found.starts:%Y-%m}", found, "day")
+    weeks = weeks if weeks in RANGES else "4"
+    ends = now.astimezone(UTC).date() + timedelta(days=1)
+    return Span(
+        "weeks", weeks, Period(ends - timedelta(weeks=int(weeks)), ends), "week" if weeks == "12" else "day"
+    )
+
+
+def spans_of(chosen: Span, now: datetime) -> list[tuple[str, Span]]:
+    """The times that a page offers, with their names: weeks, the month before, this one, and a chosen one."""
+    this = month_of(now.astimezone(UTC).date())
+    months = {month_of(this.starts - timedelta(days=1)).starts, this.starts}
+    months |= {chosen.days.starts} if chosen.name == "month" else set()
+    return [
+        *((label, span_read(weeks, "", now)) for weeks, label in RANGES.items()),
+        *((f"{first:%B %Y}", span_read("", f"{first:%Y-%m}", now)) for first in sorted(months)),
+    ]
 
 
 def question_read(

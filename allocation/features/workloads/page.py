@@ -47,13 +47,15 @@ from allocation.features.workloads.services import (
 )
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, FIGURE_CARDS, BookingCard, WorkRate
+from allocation.queries.bookings.money.statement_files import month_read
+from allocation.queries.bookings.money.statements import LAB as LAB_PREFIX
 from allocation.queries.fleet.catalogue import class_labels
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.workload_names import LABEL, workload_of
 from allocation.web.bookings.booking_pages import booking_answer
 from allocation.web.bookings.request_panel.options import advice_label
 from allocation.words.refusals import refusal_text
-from billing.rules import money_text
+from billing.rules import Period, money_text
 from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
@@ -349,12 +351,18 @@ class Change:
 
 
 def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
-    """What could change in the workloads of a project (`?project=`) or of all that the person may see."""
+    """What could change in the workloads of a project or a lab (`?project=`), or of all that the person may
+    see, in a month (`?month=`) or in the last weeks."""
     if actor is None:
         return None
-    projects = projects_with_workloads(actor)
-    of = [each for each in projects if each.slug == query.get("project")] or projects
-    recent = _recent(workloads_of(of), now)[:MOST_SEARCHED]
+    owner, projects = query.get("project", ""), projects_with_workloads(actor)
+    of = [
+        each
+        for each in projects
+        if owner in (each.slug, f"{LAB_PREFIX}{each.lab.slug}" if each.lab is not None else each.slug)
+    ]
+    month = month_read(query["month"]) if query.get("month") else None
+    recent = _recent(workloads_of(of or projects), month, now)[:MOST_SEARCHED]
     states, labels = _states(each for each, _ in recent), class_labels()
     found: list[Change] = []
     sites: Sites = {}
@@ -369,12 +377,18 @@ def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
             found.append(Change(each, href, shown, paid, len(runs), next(iter(advice), None), state, costs))
         if len(found) == MOST_CHANGES:
             break
-    return BookingCard("workloads/change.html", {"rows": found}) if found else None
+    when = f"in {month.starts:%B %Y}" if month else "in four weeks"
+    if not found:
+        return None
+    return BookingCard("workloads/change.html", {"rows": found, "when": when})
 
 
-def _recent(found: Iterable[Workload], now: datetime) -> list[tuple[Workload, list[FinishedRun]]]:
-    """The workloads with runs of the last weeks, and these runs; what cost most is first."""
-    every = [(each, [run for run in each.runs if run.at >= now - CHANGE_WEEKS]) for each in found]
+def _recent(
+    found: Iterable[Workload], month: Period | None, now: datetime
+) -> list[tuple[Workload, list[FinishedRun]]]:
+    """The workloads with runs of a month or of the last weeks, and these runs; what cost most is first."""
+    since, until = (month.first_second, month.last_second) if month else (now - CHANGE_WEEKS, now)
+    every = [(each, [run for run in each.runs if since <= run.at <= until]) for each in found]
     return sorted((row for row in every if row[1]), key=lambda row: (-_paid(row[1]), row[0].name))
 
 

@@ -23,7 +23,7 @@ def _large() -> "models.PositiveBigIntegerField[int | None, int | None]":
 class GpuSample(models.Model):
     """One reading of a GPU (`slot` null) or of a slice, visible to the tenant of the allocation.
 
-    Utilisation, memory bandwidth and tensor activity are percentages; PCIe and NVLink are KiB per
+    Utilisation, memory bandwidth, SM and tensor activity are percentages; PCIe and NVLink are KiB per
     second. `throttle` has NVML's reasons for a reduced clock as bits. `energy_mj` counts since the
     driver was loaded.
     """
@@ -49,6 +49,7 @@ class GpuSample(models.Model):
     nvlink_rx_kb = _number()
     nvlink_tx_kb = _number()
     energy_mj = _large()
+    sm = _small()
 
     class Meta:
         indexes = [
@@ -66,6 +67,7 @@ class GpuSample(models.Model):
                 condition=(Q(bandwidth=None) | Q(bandwidth__lte=100)) & (Q(tensor=None) | Q(tensor__lte=100)),
                 name="sample_percents",
             ),
+            models.CheckConstraint(condition=Q(sm=None) | Q(sm__lte=100), name="sample_sm_percent"),
             models.CheckConstraint(
                 condition=Q(tenant=None, allocation_id=None)
                 | Q(tenant__isnull=False, allocation_id__isnull=False),
@@ -107,6 +109,7 @@ class GpuUse(models.Model):
     nvlink_kb = _number()
     throttled = _small()
     energy_mj = _large()
+    sm_avg = models.FloatField(null=True, blank=True)
 
     class Meta:
         indexes = [

@@ -59,7 +59,7 @@ def rollup_sql(where: str) -> str:
       CASE WHEN count(throttle) > 0 THEN
         least(round(sum(CASE WHEN throttle & {THROTTLED} <> 0 THEN weight ELSE 0 END)),
               extract(epoch FROM %(bucket)s::interval))::int END AS throttled,
-      sum({_ENERGY})::bigint AS energy_mj
+      sum({_ENERGY})::bigint AS energy_mj, {_weighted("sm")} AS sm_avg
     FROM (
       SELECT *, date_bin(%(bucket)s::interval, at, 'epoch') AS bucket,
         lag(energy_mj) OVER same AS energy_before,
@@ -109,6 +109,7 @@ class UsePoint:
     memory_total_mb: int | None
     power_mw: int | None
     bandwidth: float | None
+    sm: float | None
     tensor: float | None
     pcie_kb: int | None
     nvlink_kb: int | None
@@ -132,7 +133,7 @@ SELECT date_bin(%(step)s::interval, at, %(origin)s) AS point,
   coalesce(sum(measured), 0)::int,
   min(busy_min), sum(busy_avg * measured) / nullif(sum(measured), 0), max(busy_max),
   round(avg(memory_avg_mb))::int, max(memory_total_mb), round(avg(power_avg_mw))::int,
-  avg(bandwidth_avg), avg(tensor_avg), round(avg(pcie_kb))::int, round(avg(nvlink_kb))::int,
+  avg(bandwidth_avg), avg(sm_avg), avg(tensor_avg), round(avg(pcie_kb))::int, round(avg(nvlink_kb))::int,
   sum(throttled)::int, sum(energy_mj)::bigint,
   count(DISTINCT coalesce(allocation_id, gpu_id))
 FROM ({rows}) used GROUP BY point ORDER BY point"""
@@ -141,7 +142,7 @@ _COLUMNS = (
     "gpu_id, tenant_id, slot, allocation_id, at, seconds, measured, busy_min, busy_avg, busy_max,"
     " memory_avg_mb, memory_max_mb, memory_total_mb, power_avg_mw, power_max_mw,"
     " temperature_max_c, processes_max, bandwidth_avg, tensor_avg, pcie_kb, nvlink_kb, throttled,"
-    " energy_mj"
+    " energy_mj, sm_avg"
 )
 
 
@@ -216,9 +217,9 @@ def _filled(
     points = []
     for number in range(-(-(until - since) // step)):
         at = since + step * number
-        row = found.get(at, (at, 0, *[None] * 13))
-        points.append(UsePoint(*row[:14]))
-    devices = max((int(str(row[14])) for row in found.values()), default=0)
+        row = found.get(at, (at, 0, *[None] * 14))
+        points.append(UsePoint(*row[:15]))
+    devices = max((int(str(row[15])) for row in found.values()), default=0)
     return UseCurve(since, until, step, devices, tuple(points))
 
 

@@ -164,6 +164,7 @@ _MOST = {
     "processes": _FEW,
     "bandwidth": _PERCENT,
     "tensor": _PERCENT,
+    "sm": _PERCENT,
     "sm_mhz": 10_000,
     "throttle": 0xFFFF_FFFF,
     "pcie_rx_kb": _PCIE,

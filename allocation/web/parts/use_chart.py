@@ -130,6 +130,7 @@ def _facts(curve: UseCurve) -> tuple[tuple[str, str], ...]:
         found.append(("Memory at most", f"{memory / 1024:.0f} of {total / 1024:.0f} GiB"))
     for name, read, unit in (
         ("Memory bandwidth", lambda point: point.bandwidth, "%"),
+        ("SMs active", lambda point: point.sm, "%"),
         ("Tensor cores", lambda point: point.tensor, "%"),
     ):
         value = _average(points, read)

@@ -13,7 +13,7 @@ from agent.ports.gpu import GpuPort, Place, Reading
 from devtools.simulated.processes import kind_of, load_of
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
-PERCENTS = ("utilisation", "bandwidth", "tensor")
+PERCENTS = ("utilisation", "bandwidth", "sm", "tensor")
 LINKS = ("pcie_rx_kb", "pcie_tx_kb", "nvlink_rx_kb", "nvlink_tx_kb")
 
 
@@ -51,7 +51,7 @@ def test_energy_never_falls(readable: GpuPort) -> None:
 
 
 def rates(reading: Reading) -> dict[str, int | None]:
-    return {name: getattr(reading, name) for name in ("bandwidth", "tensor", *LINKS)}
+    return {name: getattr(reading, name) for name in ("bandwidth", "sm", "tensor", *LINKS)}
 
 
 def test_a_whole_gpu_with_gpm_tells_bandwidth_tensor_cores_and_links(whole: Simulated) -> None:

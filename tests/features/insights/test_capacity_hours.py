@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from allocation.features.host_use.models import HostUse
 from allocation.features.insights.figures import Figures, Whose, figures_of
-from allocation.features.insights.peaks import peak_tflops
+from allocation.features.insights.readings import peak_tflops
 from allocation.models import Booking, Gpu, GpuEvent, GpuModel, GpuUse, Maintenance
 from allocation.rules.states import State
 from billing.rules import Period

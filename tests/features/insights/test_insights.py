@@ -14,10 +14,12 @@ from uuid import UUID
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from allocation.features.demand.models import DemandHour
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.figures import Figures, Whose, busy_by_hour, figures_of
+from allocation.features.progress.models import Progress
 from allocation.models import Allocation, Booking, ChargeSum, Gpu, GpuUse, Pause
 from allocation.rules.states import State
 from billing.rules import BudgetOwner, BudgetTerms, Period, midnight, month_of
@@ -342,6 +344,84 @@ def test_an_organisation_without_runs_has_a_page_that_says_so(site: Site) -> Non
     client.force_login(site.people["outsider"])
     page = client.get(f"/t/{site.other_project.tenant.slug}/insights")
     assert "Nothing ran in this time." in flat(page.content.decode())
+
+
+def test_a_head_of_a_lab_reads_a_month_on_one_page(site: Site, settings: Settings) -> None:
+    """What the lab got for its money, and what to change in its workloads alone."""
+    settings.CARBON_GRAMS_PER_KWH = 400
+    with as_owner():
+        lab = Lab.objects.create(tenant=site.tenant, slug="physics", name="Physics")
+        Project.objects.filter(id=site.project.id).update(lab=lab)
+        LabLead.objects.create(tenant=site.tenant, lab=lab, user=site.people["viewer"])
+    starts = datetime(2026, 10, 12, 12, tzinfo=UTC)
+    for project in (site.project, site.hidden):
+        for number in range(3):
+            ran_idle(site, project, starts + number * timedelta(days=7), f"sweep-of-{project.slug}")
+    client = Client()
+    client.force_login(site.people["viewer"])
+    page = "/t/helix/insights?month=2026-10&project=lab:physics"
+    words = flat(client.get(page).content.decode())
+    assert "Physics · 1 Oct – 31 Oct 2026" in words
+    # Three runs of two hours, 1.2 kWh each, and 3,600 steps in the hour until the last report.
+    assert "6.0 GPU-hours booked" in words
+    assert "of 6.0 GPU-hours, 1.4 kg of CO₂" in words
+    for cell in (
+        f">sweep-of-{site.project.slug}<",
+        ">step<",
+        ">10,800<",
+        ">€14.40<",
+        ">€1.33 for 1,000 steps<",
+    ):
+        assert cell in words
+    assert '<a class="btn" href="#insight-cards">What to change</a>' in words
+    words = flat(client.get(f"{page}&part=cards").content.decode())
+    assert "those that cost most in October 2026 first" in words
+    assert f"sweep-of-{site.project.slug}" in words
+    assert f"sweep-of-{site.hidden.slug}" not in words
+    line, *_ = csv.DictReader(
+        io.StringIO(client.get(page.replace("insights", "insights.csv") + "&by=project").content.decode())
+    )
+    assert (line["name"], line["gpu_hours"], line["co2_kg"]) == (site.project.slug, "2.000", "0.480")
+    assert "sweep" not in flat(client.get(page.replace("2026-10", "2026-09")).content.decode())
+    assert client.get(page.replace("2026-10", "October")).status_code == 422
+
+
+def ran_idle(site: Site, project: Project, starts: datetime, name: str) -> None:
+    """A run of two hours with one step a second, of which half an hour was used."""
+    booking = a_booking(
+        project, site.people["researcher"].pk, state=State.ENDED, starts=starts, now=starts, held="0"
+    )
+    with as_system():
+        gpu = Gpu.objects.order_by("number")[0]
+    place = an_allocation(booking, gpu, starts=starts, ends=starts + 2 * HOUR, state="ended")
+    with as_owner():
+        Booking.objects.filter(id=booking.id).update(
+            name=name, planned_class=gpu.gpu_class_id, ready_at=starts, ended_at=starts + 2 * HOUR
+        )
+        Progress.objects.create(
+            booking=booking,
+            tenant_id=booking.tenant_id,
+            step=7_200,
+            unit="step",
+            metrics={},
+            at=starts + HOUR,
+            anchor_at=starts + HOUR - 20 * STEP,
+            anchor_step=1_200,
+            mark_at=starts + HOUR,
+            mark_step=7_200,
+        )
+        for number in range(24):
+            GpuUse.objects.create(
+                gpu=gpu,
+                tenant_id=place.tenant_id,
+                allocation_id=place.id,
+                at=starts + number * STEP,
+                seconds=300,
+                measured=300,
+                busy_avg=90.0 if number < 6 else 0.0,
+                processes_max=1,
+                energy_mj=180_000_000,
+            )
 
 
 def test_what_is_said_of_the_sums() -> None:

@@ -100,8 +100,9 @@ def curve(place: Allocation, now: datetime, hours: float = 1, since: datetime = 
 
 
 def test_five_minutes_become_one_row_with_least_mean_and_most(place: Allocation) -> None:
-    end = read(place, [10, 20, 90] * 10, power_mw=200_000, memory_used_mb=lambda n: 100 + n)
+    end = read(place, [10, 20, 90] * 10, power_mw=200_000, memory_used_mb=lambda n: 100 + n, sm=30)
     (row,) = rolled(end)
+    assert row["sm_avg"] == 30
     assert (row["busy_min"], row["busy_max"], row["at"]) == (10, 90, NOW)
     assert row["busy_avg"] == pytest.approx(40)
     assert (row["seconds"], row["measured"]) == (300, 300)
@@ -125,8 +126,8 @@ def test_what_was_not_measured_stays_null_and_lowers_no_mean(place: Allocation) 
     assert (blank["busy_avg"], blank["busy_min"], blank["measured"]) == (None, None, 0)
     assert blank["seconds"] == 300
     assert (half["busy_avg"], half["busy_min"], half["measured"]) == (80, 80, 150)
-    blanks = ("power_avg_mw", "energy_mj", "throttled", "bandwidth_avg", "pcie_kb", "memory_max_mb")
-    assert [row[name] for row in (blank, half) for name in blanks] == [None] * 12
+    blanks = ("power_avg_mw", "energy_mj", "throttled", "bandwidth_avg", "pcie_kb", "memory_max_mb", "sm_avg")
+    assert [row[name] for row in (blank, half) for name in blanks] == [None] * 14
 
 
 def test_seconds_with_a_clock_held_down_are_counted_and_idle_is_no_such_reason(
@@ -202,13 +203,14 @@ def test_absurd_values_are_dropped_and_counted(place: Allocation) -> None:
             power_mw=-1,
             memory_used_mb=1 << 60,
             temperature_c=61,
+            sm=101,
         ),
     )
     with as_system():
         row = GpuSample.objects.get()
-        assert (row.utilisation, row.power_mw, row.memory_used_mb) == (None, None, None)
+        assert (row.utilisation, row.power_mw, row.memory_used_mb, row.sm) == (None, None, None, None)
         assert row.temperature_c == 61
-        assert EventCounter.objects.get(name="telemetry_absurd").count == 3
+        assert EventCounter.objects.get(name="telemetry_absurd").count == 4
 
 
 def test_a_message_with_too_many_readings_is_cut_and_the_rest_counted(place: Allocation) -> None:
@@ -260,8 +262,9 @@ def test_a_row_that_is_the_same_is_not_written_again(place: Allocation) -> None:
 
 
 def test_a_short_curve_goes_by_the_minute_up_to_this_moment(place: Allocation) -> None:
-    now = read(place, [50] * 30)
+    now = read(place, [50] * 30, sm=35, tensor=20)
     found = curve(place, now)
+    assert {(point.sm, point.tensor) for point in found.points} == {(35, 20)}
     assert (found.step, len(found.points), found.devices) == (MINUTE, 5, 1)
     assert [point.busy for point in found.points] == [pytest.approx(50)] * 5
 

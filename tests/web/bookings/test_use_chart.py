@@ -1,5 +1,6 @@
 """How hard a booking works, on its page: what was measured, and nothing that was not."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,7 +26,7 @@ def a_curve(*values: float | None) -> UseCurve:
             None if busy is None else round(busy) - 5,
             busy,
             None if busy is None else round(busy) + 5,
-            *[None] * 9,
+            *[None] * 10,
         )
         for n, busy in enumerate(values)
     )
@@ -121,8 +122,10 @@ def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation
     measured(place, [0] * 360, now=now, step=timedelta(seconds=10))
     assert "Idle: never more than 0 % busy" in page(booking)
     with as_owner():
-        GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5)
-    text = page(booking).partition('class="signature')[2]
+        GpuSample.objects.update(utilisation=60, bandwidth=90, tensor=5, sm=48)
+    text = page(booking)
+    assert re.search(r"SMs active</dt>\s*<dd>\s*48 %", text)
+    text = text.partition('class="signature')[2]
     assert "Limited by memory bandwidth: 90 %" in text[:200]
 
 

@@ -39,6 +39,9 @@ class UsePointOut(serializers.Serializer[Any]):
     memory_total_mb = serializers.IntegerField(allow_null=True)
     power_mw = serializers.IntegerField(allow_null=True)
     bandwidth = serializers.FloatField(allow_null=True, help_text="Memory bandwidth, percent.")
+    sm = serializers.FloatField(
+        allow_null=True, help_text="Time that an SM had work, percent on average over all SMs."
+    )
     tensor = serializers.FloatField(allow_null=True, help_text="Tensor core activity, percent.")
     pcie_kb = serializers.IntegerField(allow_null=True, help_text="KB per second.")
     nvlink_kb = serializers.IntegerField(allow_null=True, help_text="KB per second.")
