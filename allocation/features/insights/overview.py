@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Max, Min, Q, Sum
 
 from allocation.features.insights.figures import Whose
 from allocation.models import Booking, Decision, Override, PolicyVersion, StatementDispute
@@ -14,14 +14,16 @@ from allocation.points import Task, tasks_of
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.money.forecasts import history_of_budget
 from allocation.queries.fleet.fleet import NodeNow, fleet_now, totals_of
+from allocation.queries.fleet.in_use import in_use
 from allocation.rules.states import PHASES
 from allocation.services.quotes.free_times import MIN_FREE_TIME, free_times_read
 from allocation.web.home.projects import MoneyCard, money_card
 from allocation.web.parts.times import length_words
 from billing.models import Budget
 from billing.queries import budget_figures_of
+from billing.rules import UNITS_PER_GPU
 from tenants.access import Actor
-from tenants.models import Invitation, Role, Webhook
+from tenants.models import GpuClass, Invitation, Quota, Role, Webhook
 from tenants.web.log import LogRow, log_lines
 from tenants.web.parts import counted
 
@@ -39,10 +41,11 @@ def sees_overview(actor: Actor) -> bool:
 
 
 def overview_of(actor: Actor, whose: Whose, now: datetime) -> dict[str, Any]:
-    """What an admin or a lead looks at: the budget with its forecast, what waits for an answer, and
-    what others changed since yesterday."""
+    """What an admin or a lead looks at: what is in use now, the budget with its forecast, what waits for
+    an answer, and what others changed since yesterday."""
     base = f"/t/{actor.tenant_slug}/"
     return {
+        "in_use": _in_use(actor, whose, now),
         "money": _money(actor, whose, now),
         "tasks": [*_tasks(actor, base, now), *tasks_of(actor, now)],
         "changes": _together(log_lines(actor.tenant_id, now - _DAY, _BOOKINGS, READ, base)),
@@ -71,6 +74,38 @@ def _together(rows: list[LogRow]) -> list[tuple[LogRow, int]]:
     for row in rows:
         found.setdefault((row.who, row.words), []).append(row)
     return [(same[0], len(same) - 1) for same in found.values()][:LINES]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What the bookings of an organisation, or of projects, have at one instant, as quotas count it; and
+    how many run and wait. `guaranteed` is that of the organisation, None for projects."""
+
+    gpus: float
+    guaranteed: float | None
+    running: int
+    waiting: int
+
+
+def _in_use(actor: Actor, whose: Whose, now: datetime) -> Now:
+    projects = whose.of.projects if whose.of else None
+    hosts = {*GpuClass.objects.filter(kind=GpuClass.Kind.HOST).values_list("slug", flat=True)}
+    rows = [
+        row
+        for row in in_use(now, actor.tenant_id)
+        if row.gpu_class not in hosts and (projects is None or row.project_id in projects)
+    ]
+    bookings = Booking.objects.filter(tenant_id=actor.tenant_id)
+    if projects is not None:
+        bookings = bookings.filter(project__in=projects)
+    quotas = Quota.objects.filter(tenant_id=actor.tenant_id, project=None).exclude(gpu_class__in=hosts)
+    units = quotas.aggregate(sum=Sum("guaranteed_units"))["sum"] or 0
+    return Now(
+        round(sum(row.units for row in rows) / UNITS_PER_GPU, 3),
+        round(units / UNITS_PER_GPU, 3) if projects is None else None,
+        bookings.filter(state__in=PHASES["running"]).count(),
+        bookings.filter(state__in=PHASES["waiting"]).count(),
+    )
 
 
 def _money(actor: Actor, whose: Whose, now: datetime) -> MoneyCard | None:

@@ -7,11 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Decision, PolicyVersion
+from allocation.models import Decision, Gpu, PolicyVersion
 from allocation.rules.states import State
-from tenants.models import Invitation, Role, Webhook
+from tenants.models import Invitation, Quota, Role, Webhook
 from tests.api.builders import Site
-from tests.builders_allocation import HOUR, a_booking
+from tests.builders_allocation import HOUR, a_booking, an_allocation
 from tests.features.insights.test_insights import lived
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
@@ -43,6 +43,31 @@ def test_an_admin_sees_the_organisation_with_the_figures_of_insights(site: Site)
     assert site.tenant.name in shown
     home = page(site, "admin", f"{base}/")
     assert f'data-live-url="{base}/overview"' in home
+
+
+def now_of(shown: str) -> str:
+    """The line of now without spaces."""
+    found = re.search(r'<p class="lede"> ?<b class="num">(.*?)</p>', shown)
+    assert found is not None
+    return re.sub(r"<[^>]+>| ", "", found[1])
+
+
+def test_what_is_in_use_now_is_that_of_the_readers_projects(site: Site) -> None:
+    """A half of a GPU in the lead's project, a whole one in another, and one of another organisation."""
+    now, base = timezone.now(), f"/t/{site.tenant.slug}"
+    with as_system():
+        gpus = list(Gpu.objects.order_by("number"))
+    for gpu, project, profile in zip(
+        gpus, (site.project, site.hidden, site.other_project), ("3g.40gb", None, None), strict=False
+    ):
+        owner = site.people["outsider" if project == site.other_project else "researcher"].pk
+        booking = a_booking(project, owner, state=State.ACTIVE, starts=now - HOUR, now=now - HOUR, held="0")
+        an_allocation(booking, gpu, profile=profile, starts=now - HOUR, ends=now + HOUR, state="active")
+    a_booking(site.hidden, site.people["researcher"].pk, state=State.QUEUED, held="0")
+    with as_owner():
+        Quota.objects.filter(tenant=site.tenant, project=None).update(guaranteed_units=0)
+    assert now_of(page(site, "admin", f"{base}/overview")) == "1.5GPUsinusenow·2running·1waiting"
+    assert now_of(page(site, "lead", f"{base}/overview")) == "0.5GPUsinusenow·1running·0waiting"
 
 
 def test_a_lead_sees_the_first_project_and_a_researcher_has_no_part_on_the_start_page(site: Site) -> None:
