@@ -82,11 +82,15 @@ def bars_of(
     unit: str,
     changed: Sequence[StepChanges] = (),
     places: int = 1,
+    *,
+    is_cut: bool = True,
 ) -> Bars:
-    """Stacked bars, one for each step from the first with a value on. `keys` are the name and the colour of
-    each part; `changed`: what else changed in which step; `places`: decimals of the values in words."""
+    """Stacked bars, one for each step, if `is_cut` from the first with a value on. `keys` are the name and
+    the colour of each part; `changed`: what else changed in which step; `places`: decimals of the values
+    in words."""
     first = next((at for at, (_, values) in enumerate(columns) if any(values)), 0)
-    columns = columns[min(first, max(0, len(columns) - LEAST_STEPS)) :]
+    if is_cut:
+        columns = columns[min(first, max(0, len(columns) - LEAST_STEPS)) :]
     most = max((sum(values, Decimal(0)) for _, values in columns), default=Decimal(0))
     top = _round_up(most)
     room = (RIGHT - LEFT) / max(1, len(columns))

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.features.insights.cards import bookings_address
-from allocation.features.insights.charts import Bars, bars_of, days_of
+from allocation.features.insights.charts import LEAST_STEPS, Bars, bars_of, days_of
 from allocation.features.insights.figures import OF_BOOKING, PAUSES, READINGS, Whose, steps_of
 from allocation.features.insights.services import (
     OWN_NOUNS,
@@ -241,11 +241,12 @@ def over_time_card(actor: Actor | None, query: Mapping[str, str], now: datetime)
     currency = currency_of(actor.tenant_id) if actor else ""
     people = _names_of(name for _, name in idle)
     quota_parts = _quota_parts(sums.begins, use, guarantees)
+    begins = _from_first(sums.begins, (queue, pauses, use, idle))
     charts = [
-        *_queue_charts(sums, queue, labels),
-        *_pause_charts(sums, pauses, labels),
-        *_quota_chart(quota_parts),
-        *_idle_chart(sums, idle, people, currency),
+        *_queue_charts(sums, begins, queue, labels),
+        *_pause_charts(begins, pauses, labels),
+        *_quota_chart(begins, quota_parts),
+        *_idle_chart(begins, idle, people, currency),
     ]
     owner = whose.of.owner if whose.of else ""
     rows = bookings_address(actor, owner)
@@ -258,6 +259,7 @@ def over_time_card(actor: Actor | None, query: Mapping[str, str], now: datetime)
         "no_pauses": not pauses,
         "quotas": _quota_rows(sums, use, guarantees, is_site=actor is None),
         "people": _people(idle, people, currency),
+        "unused": sum((each[0] for each in idle.values()), ZERO),
         "measured": sum((each[2] for each in idle.values()), ZERO),
         "currency": currency,
         "days": _day_rows(sums, queue, pauses, quota_parts, idle),
@@ -278,6 +280,12 @@ def _names_of(usernames: Iterable[str]) -> dict[str, str]:
     return {each.username: each.display_name for each in User.objects.filter(username__in=set(usernames))}
 
 
+def _from_first(begins: Sequence[date], found: Iterable[Sums]) -> Sequence[date]:
+    """The steps of all charts: from the first in which something happened on."""
+    first = min(day for sums in found for day, _ in sums)
+    return begins[min(begins.index(first), max(0, len(begins) - LEAST_STEPS)) :]
+
+
 def _stack(
     sums: Sums, part: int, begins: Sequence[date], names: Mapping[str, str], unit: str, places: int = 1
 ) -> Bars:
@@ -293,31 +301,39 @@ def _stack(
     for (day, name), values in sums.items():
         if values[part]:
             columns[day][shown.index(name) if name in shown else -1] += values[part]
-    return bars_of(keys, [*columns.items()], unit, places=places)
+    return bars_of(keys, [*columns.items()], unit, places=places, is_cut=False)
 
 
-def _queue_charts(sums: OverTime, queue: Sums, labels: Mapping[str, str]) -> list[Chart]:
+def _queue_charts(
+    sums: OverTime, begins: Sequence[date], queue: Sums, labels: Mapping[str, str]
+) -> list[Chart]:
     if not queue:
         return []
-    note = "average over each day, from the earliest start that was requested to the first run"
     found = []
-    titles = (("queue", "Bookings waiting", "bookings"), ("queue-gpus", "GPUs waited for", "GPUs"))
+    titles = (
+        ("over-queue", "Bookings waiting", "bookings"),
+        ("over-queue-gpus", "GPUs of waiting bookings", "GPUs"),
+    )
     for part, (slug, title, unit) in enumerate(titles):
-        bars = _stack(queue, part, sums.begins, labels, unit)
+        bars = _stack(queue, part, begins, labels, unit, 2)
         seconds = sum(sums.seconds(day) for day in sums.begins)
         mean = sum(values[part] * sums.seconds(day) for (day, _), values in queue.items()) / seconds
-        found.append(Chart(slug, title, note, replace(bars, text=f"{mean:,.1f} {unit} on average")))
+        found.append(Chart(slug, title, "on average", replace(bars, text=f"{mean:,.2f} {unit} on average")))
     return found
 
 
-def _pause_charts(sums: OverTime, pauses: Sums, labels: Mapping[str, str]) -> list[Chart]:
+def _pause_charts(begins: Sequence[date], pauses: Sums, labels: Mapping[str, str]) -> list[Chart]:
     if not pauses:
         return []
-    count = _stack(pauses, 0, sums.begins, labels, "pauses", 0)
-    lost = _stack(pauses, 1, sums.begins, labels, "h")
+    count = _stack(pauses, 0, begins, labels, "pauses", 0)
+    lost = _stack(pauses, 1, begins, labels, "h")
     return [
-        Chart("pauses", "Pauses", "on the day on which the GPUs were free", count),
-        *([Chart("repeated", "Hours of work repeated", "by pauses of the day", lost)] if lost.keys else []),
+        Chart("over-pauses", "Pauses", "when the GPUs were free", count),
+        *(
+            [Chart("over-repeated", "Hours of work repeated", "after these pauses", lost)]
+            if lost.keys
+            else []
+        ),
     ]
 
 
@@ -340,7 +356,7 @@ def _quota_parts(
     return found
 
 
-def _quota_chart(parts: Mapping[date, Sequence[Decimal]]) -> list[Chart]:
+def _quota_chart(begins: Sequence[date], parts: Mapping[date, Sequence[Decimal]]) -> list[Chart]:
     if not any(any(each[:3]) for each in parts.values()):
         return []
     keys = (
@@ -350,19 +366,19 @@ def _quota_chart(parts: Mapping[date, Sequence[Decimal]]) -> list[Chart]:
         ("guaranteed, not in use", "p-unknown"),
     )
     has = [number for number in range(len(keys)) if any(each[number] for each in parts.values())]
-    columns = [(day, [each[number] for number in has]) for day, each in parts.items()]
-    bars = bars_of([keys[number] for number in has], columns, "GPUs")
+    columns = [(day, [each[number] for number in has]) for day, each in parts.items() if day in begins]
+    bars = bars_of([keys[number] for number in has], columns, "GPUs", is_cut=False)
     within = 100 * sum(each[0] for each in parts.values())
     sure = sum(each[0] + each[3] for each in parts.values())
     text = f"{within / sure:.0f} % of what is guaranteed was in use" if sure else "no guarantee"
-    note = "average over each day, as quotas count; guarantees are those of today"
-    return [Chart("quota-use", "Use of the guarantee", note, replace(bars, text=text))]
+    return [Chart("over-quota-use", "Use of the guarantee", "GPUs on average", replace(bars, text=text))]
 
 
-def _idle_chart(sums: OverTime, idle: Sums, people: Mapping[str, str], currency: str) -> list[Chart]:
-    bars = _stack(idle, 1, sums.begins, people, currency, 2)
-    note = "at the plain prices of the bookings"
-    return [Chart("idle", "Booked and not used, by person", note, bars)] if bars.keys else []
+def _idle_chart(begins: Sequence[date], idle: Sums, people: Mapping[str, str], currency: str) -> list[Chart]:
+    bars = _stack(idle, 1, begins, people, currency, 2)
+    return (
+        [Chart("over-idle", "Price of unused GPUs, by person", f"in {currency}", bars)] if bars.keys else []
+    )
 
 
 def _quota_rows(

@@ -82,7 +82,7 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
         "groups": [
             {"label": label, "url": _link(wanted, state=key, **kept), "on": wanted.group == key}
             for key, label in GROUP_LABELS.items()
-            if key
+            if key or wanted.days
         ],
         "days": days_chip(
             wanted.days, _link(replace(wanted, days=None, group=wanted.group or OPEN_GROUP), **kept)
