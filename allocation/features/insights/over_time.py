@@ -42,7 +42,7 @@ OTHERS = ("others", "p-unknown")
 ZERO = Decimal(0)
 HOUR = Decimal(3600)
 _MOST_ROWS = 20
-# A span counts in each day for the part of it that lies in the day.
+# A span counts in each day for the part of it that is in the day.
 _BY_DAY = """
 CROSS JOIN LATERAL generate_series(
   date_trunc('day', greatest(x.since, %(starts)s) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
@@ -186,7 +186,7 @@ class OverTime:
         return {key: tuple(each / HOUR for each in sums) for key, sums in found.items()}
 
     def seconds(self, begins: date) -> Decimal:
-        """How much of a step has been, or lies in the days; at least one second."""
+        """How many seconds of a step have been; at least one."""
         number = self.begins.index(begins) + 1
         after = self.begins[number] if number < len(self.begins) else None
         ends = datetime(after.year, after.month, after.day, tzinfo=UTC) if after else self.ends

@@ -23,7 +23,7 @@ from allocation.queries.bookings.money.held_use import held_use_of
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.rules.states import State
 from billing.rules import UNITS_PER_GPU, Period, midnight
-from tenants.models import Project, Quota
+from tenants.models import GpuClass, Project, Quota
 from tests.api.builders import Site
 from tests.builders_allocation import a_booking, an_allocation, an_ask
 from tests.builders_pauses import a_pause
@@ -124,8 +124,13 @@ def test_the_queue_is_what_bookings_waited_in_each_day(site: Site, seed: int) ->
     busy(site, now, seed)
     each = asked(site, now)
     with as_system():
-        found = each.sums.queue()
         bookings, gpus = queue_by_hand(site, each)
+    cores = waited(site.project, site.people["lead"].pk, now - 2 * DAY, None)
+    with as_owner():
+        GpuClass.objects.create(slug="cores", label="Cores", kind=GpuClass.Kind.HOST)
+        Booking.objects.filter(id=cores.id).update(ask=cores.ask | {"classes": ["cores"]})
+    with as_system():
+        found = each.sums.queue()
     assert days_in(found, 0) == bookings
     assert days_in(found, 1) == gpus
     assert len(bookings) > 5
@@ -199,8 +204,11 @@ def test_quota_use_is_of_units_as_quotas_count_them(site: Site) -> None:
     each = asked(site, now)
     expected: dict[tuple[date, str], float] = defaultdict(float)
     with as_system():
+        mine = Allocation.objects.filter(tenant=site.tenant, state__in=RAN)
+        rented = mine.latest("period").booking_id
+        Booking.objects.filter(id=rented).update(pool="cloud")
         found = each.sums.quota_use()
-        for place in Allocation.objects.filter(tenant=site.tenant, state__in=RAN):
+        for place in mine.exclude(booking_id=rented):
             for day, seconds in parts(each, place.period.lower, place.period.upper):
                 expected[day, "helix/h100"] += place.units * seconds / UNITS_PER_GPU / each.elapsed(day)
         guarantees = each.sums.guarantees()
@@ -362,3 +370,24 @@ def test_days_that_are_none_filter_nothing(site: Site, days: str) -> None:
     waited(site.project, site.people["lead"].pk, now - DAY, None)
     assert "1 booking" in page(site, "admin", f"/t/{site.tenant.slug}/bookings?{days}")
     assert "Open 2 Nov" not in page(site, "operator", f"/ops/bookings?{days}")
+
+
+def test_operators_see_all_states_of_days_without_an_organisation(site: Site) -> None:
+    now = timezone.now().replace(microsecond=0)
+    over = waited(site.project, site.people["lead"].pk, now - 5 * DAY, now - 3 * DAY)
+    still = waited(site.other_project, site.people["outsider"].pk, now - 2 * DAY, None)
+    day = (now - 4 * DAY).date()
+    days = f"from={day}&to={day}"
+    labels = (over.label, still.label)
+
+    def listed(query: str) -> list[bool]:
+        shown = page(site, "operator", f"/ops/bookings?{query}")
+        return [label in shown for label in labels]
+
+    assert listed(days) == [True, False]
+    assert listed(f"state=over&{days}") == [True, False]
+    assert listed(f"state=open&{days}") == [False, False]
+    assert listed(f"from={day}&to={now.date()}") == [True, True]
+    assert listed("") == [False, True]
+    assert listed("state=over") == [False, False], "without days or an organisation the past is not read"
+    assert over.label in page(site, "admin", f"/t/{site.tenant.slug}/bookings.csv?{days}")
