@@ -181,6 +181,9 @@ def test_the_price_of_unused_hours_is_that_of_the_bookings_and_of_statements(sit
     busy(site, now)
     each = asked(site, now)
     expected: dict[tuple[date, str], float] = defaultdict(float)
+    with as_owner():
+        # Their price is that of two GPUs together.
+        Booking.objects.filter(project=site.project).update(ask=an_ask(2).to_json())
     with as_system():
         found = each.sums.idle()
         places = {place.id: place for place in Allocation.objects.select_related("booking__owner")}
