@@ -5,11 +5,13 @@ Advice on workloads and demand take as long as all figures together, and stand b
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from allocation.points import FIGURE_CARDS
+from allocation.queries.bookings.money.statements import LAB
 from tenants.access import Actor
 
 PART = "cards"
@@ -25,6 +27,14 @@ def cards_address(request: HttpRequest) -> str:
     query = request.GET.copy()
     query["part"] = PART
     return f"{request.path}?{query.urlencode()}"
+
+
+def bookings_address(actor: Actor | None, owner: str) -> str:
+    """The list of bookings of these figures, to which days are added; the list knows no labs."""
+    if actor is None:
+        return "/ops/bookings?"
+    project = f"{urlencode({'project': owner})}&" if owner and not owner.startswith(LAB) else ""
+    return f"/t/{actor.tenant_slug}/bookings?{project}"
 
 
 def cards_page(request: HttpRequest, actor: Actor | None, now: datetime) -> HttpResponse:

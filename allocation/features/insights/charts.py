@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
+from urllib.parse import urlencode
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -37,12 +38,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar from bottom to top, and its words."""
+    """A bar from bottom to top, its words, and its days as parameters of a list of bookings."""
 
     x: str
     width: str
     parts: tuple[Part, ...]
     text: str
+    days: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,22 @@ def bars_of(
     columns: Sequence[tuple[date, Sequence[Decimal]]],
     unit: str,
     changed: Sequence[StepChanges] = (),
+    places: int = 1,
+    *,
+    is_cut: bool = True,
 ) -> Bars:
-    """Stacked bars, one for each step from the first with a value on. `keys` are the name and the colour of
-    each part; `changed`: what else changed in which step."""
+    """Stacked bars, one for each step, if `is_cut` from the first with a value on. `keys` are the name and
+    the colour of each part; `changed`: what else changed in which step; `places`: decimals of the values
+    in words."""
     first = next((at for at, (_, values) in enumerate(columns) if any(values)), 0)
-    columns = columns[min(first, max(0, len(columns) - LEAST_STEPS)) :]
+    if is_cut:
+        columns = columns[min(first, max(0, len(columns) - LEAST_STEPS)) :]
     most = max((sum(values, Decimal(0)) for _, values in columns), default=Decimal(0))
     top = _round_up(most)
     room = (RIGHT - LEFT) / max(1, len(columns))
     scale = (BOTTOM - TOP) / float(top)
     bars = []
+    spans = days_of([day for day, _ in columns])
     for number, (day, values) in enumerate(columns):
         parts, y = [], BOTTOM
         for (_, css), value in zip(keys, values, strict=True):
@@ -97,10 +105,11 @@ def bars_of(
             if height:
                 parts.append(Part(f"{y:.1f}", f"{height:.1f}", css))
         words = ", ".join(
-            f"{name} {value:,.1f}" for (name, _), value in zip(keys, values, strict=True) if value
+            f"{name} {value:,.{places}f}" for (name, _), value in zip(keys, values, strict=True) if value
         )
         text = f"{day.day} {day:%b}: {words or 'nothing'} {unit if words else ''}".strip()
-        bars.append(Bar(f"{LEFT + room * (number + 0.1):.1f}", f"{room * 0.8:.1f}", tuple(parts), text))
+        x, width = f"{LEFT + room * (number + 0.1):.1f}", f"{room * 0.8:.1f}"
+        bars.append(Bar(x, width, tuple(parts), text, spans[day]))
     total = sum((sum(values, Decimal(0)) for _, values in columns), Decimal(0))
     days = [day for day, _ in columns]
     return Bars(
@@ -108,9 +117,21 @@ def bars_of(
         _grid(top),
         _days(days, room),
         tuple(keys),
-        f"{total:,.1f} {unit}",
+        f"{total:,.{places}f} {unit}",
         tuple(_flag(each, days, room) for each in changed if each.begins in days),
     )
+
+
+def days_of(begins: Sequence[date]) -> dict[date, str]:
+    """The days of steps as parameters of a list of bookings. The last step is as long as the one before."""
+    if not begins:
+        return {}
+    length = begins[-1] - begins[-2] if len(begins) > 1 else timedelta(days=1)
+    ends = [*begins[1:], begins[-1] + length]
+    return {
+        day: urlencode({"from": day, "to": after - timedelta(days=1)})
+        for day, after in zip(begins, ends, strict=True)
+    }
 
 
 def _flag(changed: StepChanges, days: Sequence[date], room: float) -> Flag:

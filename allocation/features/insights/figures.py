@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db.models import Sum
 
 from allocation.features.insights.capacity_hours import CapacityHours, capacity_hours
-from allocation.features.insights.nouns import OF_BOOKING, OF_PLACE, RUNS, SPEND_BY, WHO, WHOSE, rows_read
 from allocation.features.insights.outcomes import (
     Start,
     UnitCost,
@@ -24,7 +23,16 @@ from allocation.features.insights.outcomes import (
     unit_costs_by_workload,
     unit_costs_of,
 )
-from allocation.features.insights.readings import readings_of
+from allocation.features.insights.readings import (
+    OF_BOOKING,
+    OF_PLACE,
+    RUNS,
+    SPEND_BY,
+    WHO,
+    WHOSE,
+    readings_of,
+    rows_read,
+)
 from allocation.models import ChargeSum
 from allocation.queries.bookings.money.held_use import (
     DEVICES,
@@ -58,7 +66,7 @@ CROSS JOIN LATERAL (SELECT a.period * w.span * tstzrange(s.at, s.at + '1 {{step}
 WHERE NOT isempty(d.span) AND {WHOSE}
 GROUP BY 1, 2
 """  # noqa: S608 (our own text)
-_PAUSES = f"""
+PAUSES = f"""
 SELECT {{name}}, (x.emptied_at AT TIME ZONE 'UTC')::date, count(*), sum(x.lost_seconds)
 FROM allocation_pause x
 {WHO.format(booking="x.booking_id")}
@@ -321,7 +329,7 @@ def _bookings_add(at: Callable[[date, str], Figures], facts: dict[str, Any], by:
     """Adds how bookings began, and their pauses."""
     for each in starts_of(facts, by):
         at(each.day, each.name).add_start(each)
-    for name, day, count, lost in rows_read(_PAUSES.format(name=OF_BOOKING[by]), facts):
+    for name, day, count, lost in rows_read(PAUSES.format(name=OF_BOOKING[by]), facts):
         row = at(day, name)
         row.pauses += count
         row.lost_hours += Decimal(lost) / 3600

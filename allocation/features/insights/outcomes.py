@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from allocation.features.insights.nouns import OF_BOOKING, RUNS, WHO, WHOSE, rows_read
+from allocation.features.insights.readings import OF_BOOKING, RUNS, WHO, WHOSE, rows_read
 
 # A first start is that of the first run; the wait counts from the earliest start that was requested. A
 # start was announced if it was planned ahead. It is kept if no later one was announced, and the first run

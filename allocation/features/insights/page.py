@@ -15,7 +15,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from allocation.features.insights.cards import asks_for_cards, cards_address, cards_page
+from allocation.features.insights.cards import asks_for_cards, bookings_address, cards_address, cards_page
 from allocation.features.insights.charts import bars_of, heat_of
 from allocation.features.insights.compare import own_comparison, site_comparison
 from allocation.features.insights.figures import (
@@ -134,6 +134,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "whose": (whose.of.name if whose.of else "") or tenant.name,
         "owners": owners_of(actor),
         "owner": owner,
+        "rows": bookings_address(actor, owner),
         "compare": f"/t/{actor.tenant_slug}/insights/compare?{urlencode({'project': owner})}",
         "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': owner})}",
         "is_site": False,
@@ -153,7 +154,7 @@ def site_insights(request: HttpRequest, operator: User) -> HttpResponse:
     marks = _changed(partial(rule_changes, None), question, _span(request, now))
     context = _context(request, Whose(), question, now, currency="", owner="", marks=marks)
     context |= {"log": "/ops/log", "whose": "All organisations", "compare": "/ops/insights/compare"}
-    context["is_site"] = True
+    context |= {"is_site": True, "rows": bookings_address(None, "")}
     return render(request, "insights/page.html", context)
 
 

@@ -1,4 +1,5 @@
-"""What nodes' readings of GPUs sum up to, and the peak rates of tensor cores for estimates from them."""
+"""What figures are divided by, as SQL; what nodes' readings of GPUs sum up to; and the peak rates of tensor
+cores for estimates from them."""
 
 import json
 import re
@@ -7,12 +8,32 @@ from datetime import date
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
-from allocation.features.insights.nouns import WHO, WHOSE, rows_read
 from allocation.models import GpuModel
 from allocation.points import hours_waited
 from allocation.queries.bookings.money.held_use import IDLE_PERCENT, OF_GPUS, WHOLE
 
+# A mixed booking waits and is paused as its first class.
+OF_PLACE = {
+    "class": "g.gpu_class_id",
+    "tenant": "t.slug",
+    "project": "p.slug",
+    "person": "u.username",
+    "tier": "b.tier_id",
+}
+OF_BOOKING = OF_PLACE | {"class": "b.planned_class"}
+SPEND_BY = {"class": "gpu_class", "project": "project", "person": "person", "tier": "tier"}
+NOUNS = tuple(OF_PLACE)
+WHO = """
+JOIN allocation_booking b ON b.id = {booking}
+JOIN tenants_project p ON p.id = b.project_id
+JOIN tenants_user u ON u.id = b.owner_id
+JOIN tenants_tenant t ON t.id = b.tenant_id
+"""
+WHOSE = """(%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
+  AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))"""
+RUNS = "a.state IN ('active', 'releasing', 'ended') AND a.period && w.span"
 # Dense FP16 or BF16 with FP32 sums, in TFLOPS, from NVIDIA's data sheets of each product. The first
 # name that the product's has wins. One that is missing has no estimate.
 _PEAKS = (
@@ -50,7 +71,7 @@ _GRAMS = """coalesce(z.grams[1 + extract(hour FROM r.at AT TIME ZONE coalesce(z.
   %(grams)s)"""
 # Readings are summed up by allocation and day first: what they are weighed with is that of the allocation,
 # and there are hundreds of readings for each.
-_READINGS = f"""
+READINGS = f"""
 SELECT a.id, a.booking_id, g.node_id, g.gpu_class_id, g.model_id, {WHOLE} AS whole,
   (r.at AT TIME ZONE 'UTC')::date AS day, sum(r.seconds) AS seconds,
   sum(r.seconds) FILTER (WHERE {_UNUSED}) AS unused,
@@ -105,11 +126,18 @@ SELECT {{name}}, g.day, sum(g.seconds * g.whole),
   coalesce(sum(g.sm * g.whole), 0),
   coalesce(sum(g.with_grams), 0),
   coalesce(sum(g.grams), 0)
-FROM ({_READINGS}) g
+FROM ({READINGS}) g
 {_NETWORK}
 {WHO.format(booking="g.booking_id")}
 GROUP BY 1, 2
 """  # noqa: S608
+
+
+def rows_read(statement: str, facts: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Returns the rows of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, facts)
+        return list(cursor.fetchall())
 
 
 def peak_tflops(product: str) -> int | None:

@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce, Lower
 from allocation.models import Booking, BookingLabel, Node
 from allocation.queries.bookings.timelines.timeline import bookings_visible
 from allocation.rules.states import OPEN, PHASES, State
+from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Membership, Project
 from tenants.platform.labels import labels_read
@@ -62,14 +63,15 @@ RESULTS_SHOWN = 6
 @dataclass(frozen=True, slots=True)
 class BookingFilter:
     """A filter: a group of states ("" for all), a project's slug, only the reader's own bookings,
-    labels as text, a reference, and search words. `sort` is the order; `after` or `before` is the
-    cursor of the page."""
+    labels as text, a reference, days in which it was open, and search words. `sort` is the order;
+    `after` or `before` is the cursor of the page."""
 
     group: str = ""
     project: str = ""
     mine: bool = False
     labels: str = ""
     reference: str = ""
+    days: Period | None = None
     text: str = ""
     sort: str = NEWEST
     after: str = ""
@@ -156,8 +158,16 @@ def bookings_filtered(actor: Actor, wanted: BookingFilter) -> QuerySet[Booking]:
         found = found.filter(owner_id=actor.user_id)
     if wanted.reference:
         found = found.filter(external_ref=wanted.reference)
+    if wanted.days:
+        found = found.filter(open_in(wanted.days))
     found = with_labels(found, labels_read(wanted.labels, "label"))
     return found.filter(booking_search_condition(actor, wanted.text))
+
+
+def open_in(days: Period) -> Q:
+    """Matches bookings that had been requested and were not over at some instant of the days (UTC)."""
+    since, until = days.first_second, days.last_second
+    return Q(submitted__lt=until) & (Q(ended_at=None) | Q(ended_at__gt=since))
 
 
 def with_labels(rows: QuerySet[Booking], labels: Mapping[str, str]) -> QuerySet[Booking]:

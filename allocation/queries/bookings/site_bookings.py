@@ -9,8 +9,9 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet
 
 from allocation.models import Allocation, Booking, BookingEvent
-from allocation.queries.bookings.booking_list import GROUPS, MAX_SEARCH_WORDS, NUMBER
+from allocation.queries.bookings.booking_list import GROUPS, MAX_SEARCH_WORDS, NUMBER, open_in
 from allocation.rules.states import OPEN
+from billing.rules import Period
 
 OPEN_GROUP, OVER = "open", "over"
 RELEASE_ASKED = "release_asked"
@@ -18,7 +19,8 @@ RELEASE_ASKED = "release_asked"
 
 @dataclass(frozen=True, slots=True)
 class SiteFilter:
-    """A tenant, tier, class and node ("" for all), a group of states, and search words."""
+    """A tenant, tier, class and node ("" for all), a group of states, days in which it was open, and
+    search words. With days a group of "" is all states."""
 
     tenant: str = ""
     group: str = OPEN_GROUP
@@ -26,11 +28,12 @@ class SiteFilter:
     gpu_class: str = ""
     node: str = ""
     text: str = ""
+    days: Period | None = None
 
     @property
     def needs_tenant(self) -> bool:
         """Whether the list would read the whole past of the site."""
-        return self.group == OVER and not self.tenant
+        return self.group == OVER and not (self.tenant or self.days)
 
 
 def site_bookings(wanted: SiteFilter) -> QuerySet[Booking]:
@@ -41,20 +44,28 @@ def site_bookings(wanted: SiteFilter) -> QuerySet[Booking]:
     found = Booking.objects.select_related("tenant", "project", "tier", "owner")
     if wanted.needs_tenant:
         return found.none()
-    found = found.filter(state__in=GROUPS[wanted.group])
+    if wanted.days:
+        found = found.filter(open_in(wanted.days))
+    if wanted.group or not wanted.days:
+        found = found.filter(state__in=GROUPS[wanted.group or OPEN_GROUP])
     if wanted.tenant:
         found = found.filter(tenant__slug=wanted.tenant)
     if wanted.tier:
         found = found.filter(tier_id=wanted.tier)
-    on_devices = Allocation.objects.all()
-    if wanted.gpu_class:
-        on_devices = on_devices.filter(gpu__gpu_class_id=wanted.gpu_class)
-    if wanted.node:
-        on_devices = on_devices.filter(gpu__node__name=wanted.node)
     if wanted.gpu_class or wanted.node:
-        found = found.filter(id__in=on_devices.values("booking_id"))
+        found = found.filter(id__in=_on_devices(wanted).values("booking_id"))
     for word in wanted.text.split()[:MAX_SEARCH_WORDS]:
         found = found.filter(_word_condition(word))
+    return found
+
+
+def _on_devices(wanted: SiteFilter) -> QuerySet[Allocation]:
+    """The allocations on GPUs of the class and the node."""
+    found = Allocation.objects.all()
+    if wanted.gpu_class:
+        found = found.filter(gpu__gpu_class_id=wanted.gpu_class)
+    if wanted.node:
+        found = found.filter(gpu__node__name=wanted.node)
     return found
 
 

@@ -4,10 +4,11 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
@@ -28,6 +29,7 @@ from allocation.web.bookings.booking_pages import booking_rows, page_context
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.summary import booking_what
+from billing.rules import Period
 from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused
@@ -74,6 +76,7 @@ EXPORTED = (
     *("tier", "project", "owner", "cost", "currency", "cost_is", "labels", "external_ref"),
 )
 MAX_TEXT_LENGTH = 200
+FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2999, 12, 31)
 MOST_EXPORTED = 10_000
 
 
@@ -100,7 +103,7 @@ def list_rows(found: Sequence[Booking], ctx: PageContext) -> list[dict[str, Any]
 @require_safe
 @tenant_page
 def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """`?state=&project=<slug>&mine=1&q=&sort=[-]column&after=|before=<cursor>`."""
+    """`?state=&project=<slug>&mine=1&from=&to=&q=&sort=[-]column&after=|before=<cursor>`."""
     wanted = filter_read(request)
     ctx = page_context(actor, timezone.now())
     page = bookings_page(actor, wanted)
@@ -120,6 +123,7 @@ def bookings_list(request: HttpRequest, actor: Actor) -> HttpResponse:
         "typed_labels": request.GET.get("label", ""),
         "label_problem": label_problem(request.GET.get("label", "")),
         "reference_off": _link(replace(first, reference="")),
+        "days": days_chip(wanted.days, _link(replace(first, days=None))),
         "mine_url": _link(replace(first, mine=not wanted.mine)),
         "csv_url": f"bookings.csv{_link(first)}",
         "most_exported": MOST_EXPORTED,
@@ -170,11 +174,37 @@ def filter_read(request: HttpRequest) -> BookingFilter:
         mine=asked.get("mine") == "1",
         labels="" if label_problem(labels) else labels,
         reference=_clean(asked.get("external_ref", ""), MAX_REFERENCE),
+        days=days_read(asked),
         text=_clean(asked.get("q", "")),
         sort=sort if sort.removeprefix("-") in SORTS else NEWEST,
         after=asked.get("after", ""),
         before=asked.get("before", ""),
     )
+
+
+def days_read(asked: QueryDict) -> Period | None:
+    """Reads `from` and `to`, the first and the last of the UTC days; None: not given, or no such days."""
+    try:
+        first, last = (date.fromisoformat(asked.get(name, "")) for name in ("from", "to"))
+    except ValueError:
+        return None
+    return Period(first, last + timedelta(days=1)) if FIRST_DAY <= first <= last < LAST_DAY else None
+
+
+def days_fields(days: Period | None) -> dict[str, str]:
+    """The days as the address has them."""
+    return {"from": str(days.starts), "to": str(days.ends - timedelta(days=1))} if days else {}
+
+
+def days_chip(days: Period | None, off: str) -> dict[str, Any] | None:
+    """The filter of days in words, its fields, and the address without it."""
+    if days is None:
+        return None
+    last = days.ends - timedelta(days=1)
+    words = f"{days.starts.day} {days.starts:%b}"
+    if last != days.starts:
+        words += f" – {last.day} {last:%b}"
+    return {"words": words, "fields": days_fields(days), "off": off}
 
 
 def label_problem(text: str) -> str:
@@ -213,6 +243,7 @@ def _link(wanted: BookingFilter) -> str:
         "label": wanted.labels,
         "external_ref": wanted.reference,
         "q": wanted.text,
+        **days_fields(wanted.days),
         "sort": "" if wanted.sort == NEWEST else wanted.sort,
         "after": wanted.after,
         "before": wanted.before,

@@ -1,6 +1,7 @@
 """The operators' page of all tenants' bookings, with acts on chosen ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -37,7 +38,7 @@ from allocation.services.operate.bulk import (
 )
 from allocation.services.quotes.start_checks import is_delay
 from allocation.web.bookings.booking_pages import booking_rows
-from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH
+from allocation.web.bookings.list_page import GROUP_LABELS, MAX_TEXT_LENGTH, days_chip, days_fields, days_read
 from allocation.web.bookings.operator_words import operator_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.words.reasons import sentence_for
@@ -55,7 +56,7 @@ from tenants.web.list_menu import list_menus
 @require_http_methods(["GET", "HEAD", "POST"])
 @operator_page(Area.BOOKINGS)
 def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
-    """`?state=&tenant=<slug>&tier=&class=&node=&q=&sort=&page=`; POST acts on the chosen bookings.
+    """`?state=&tenant=<slug>&tier=&class=&node=&from=&to=&q=&sort=&page=`; POST acts on the chosen bookings.
 
     The first POST answers with what would happen to each booking, the second one does it.
     """
@@ -81,8 +82,11 @@ def ops_bookings(request: HttpRequest, operator: User) -> HttpResponse:
         "groups": [
             {"label": label, "url": _link(wanted, state=key, **kept), "on": wanted.group == key}
             for key, label in GROUP_LABELS.items()
-            if key
+            if key or wanted.days
         ],
+        "days": days_chip(
+            wanted.days, _link(replace(wanted, days=None, group=wanted.group or OPEN_GROUP), **kept)
+        ),
         "choices": _choices(wanted),
         "is_filtered": bool(_values(wanted)),
         "sorts": SORTS,
@@ -220,25 +224,28 @@ def _filter_read(asked: QueryDict) -> SiteFilter:
     def text(name: str) -> str:
         return asked.get(name, "")[:MAX_TEXT_LENGTH].replace("\x00", "").strip()
 
-    group = asked.get("state", "")
+    group, days = asked.get("state", ""), days_read(asked)
+    usual = "" if days else OPEN_GROUP
     return SiteFilter(
         tenant=text("tenant"),
-        group=group if group in GROUPS else OPEN_GROUP,
+        group=group if group in GROUPS else usual,
         tier=text("tier"),
         gpu_class=text("class"),
         node=text("node"),
         text=text("q"),
+        days=days,
     )
 
 
 def _values(wanted: SiteFilter) -> dict[str, str]:
     values = {
-        "state": "" if wanted.group == OPEN_GROUP else wanted.group,
+        "state": "" if wanted.group == OPEN_GROUP and not wanted.days else wanted.group,
         "tenant": wanted.tenant,
         "tier": wanted.tier,
         "class": wanted.gpu_class,
         "node": wanted.node,
         "q": wanted.text,
+        **days_fields(wanted.days),
     }
     return {key: value for key, value in values.items() if value}
 

@@ -45,7 +45,7 @@ WHERE a.state = ANY(%(states)s) AND NOT a.abandoned AND a.period && tstzrange(%(
 # A wait is from the earliest start that was requested to the first run, or to the end without one. The
 # OFFSET keeps PostgreSQL from looking for the first run again at each use of `until`, and from counting the
 # GPUs of bookings that did not wait in these hours.
-_WAITED = f"""
+WAITED = f"""
 SELECT {ASKED_CLASS} AS gpu_class, {ASKED} AS gpus, b.since, b.until
 FROM (
   SELECT b.planned_class, b.ask, greatest(b.submitted, b.not_before) AS since, coalesce(
@@ -54,6 +54,7 @@ FROM (
   FROM allocation_booking b
   WHERE b.submitted < %(ends)s AND (b.ended_at IS NULL OR b.ended_at > %(starts)s)
     AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s))
+    AND (%(tenant)s::uuid IS NULL OR b.tenant_id = %(tenant)s)
   OFFSET 0) b
 """  # noqa: S608
 RUNS = ["active", "releasing", "ended"]
@@ -79,13 +80,17 @@ def booked_hours(starts: datetime, ends: datetime) -> Hours:
 
 def waited_hours_of(projects: Sequence[UUID], starts: datetime, ends: datetime) -> Hours:
     """The GPUs of bookings of these projects that waited, on average, by class and hour."""
-    return levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": [*projects]})
+    return levels_by_hour(WAITED, _waited_by([*projects], starts, ends))
 
 
 def waited_hours(starts: datetime, ends: datetime) -> Hours:
     """The GPUs of what waited, on average, by class and hour."""
-    found = levels_by_hour(_WAITED, {"starts": starts, "ends": ends, "states": RUNS, "projects": None})
+    found = levels_by_hour(WAITED, _waited_by(None, starts, ends))
     return _with_sources(found, "waited", starts, ends)
+
+
+def _waited_by(projects: list[UUID] | None, starts: datetime, ends: datetime) -> dict[str, Any]:
+    return {"starts": starts, "ends": ends, "states": RUNS, "projects": projects, "tenant": None}
 
 
 def first_request() -> datetime | None:
