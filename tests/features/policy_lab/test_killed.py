@@ -18,7 +18,7 @@ from tenants.models import AuditEntry, Tier
 from tests.builders import a_user
 from tests.builders_allocation import a_booking_request, a_lab, a_model, a_policy, a_price_book, an_ask
 from tests.faults.crashing_cycle import OF_POLICIES, OF_ROLLBACKS
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.servers.servers import ROOT, Servers
 from tests.services.plant import Plant, a_plant, fresh
 
@@ -37,7 +37,7 @@ def plant(real_db: Servers, tmp_path: Path) -> Iterator[Plant]:
 
 def in_an_hour(plant: Plant) -> tuple[int, int]:
     """The live version, and one that goes into force in an hour."""
-    with as_system():
+    with as_owner():  # Workers ask for no version with a scenario.
         first = PolicyVersion.objects.get(state="live").number
         operator = a_user("otto", is_staff=True)
         scenario = {"tiers": {"standard": {"grace_seconds": 77}}}
