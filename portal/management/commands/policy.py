@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -44,6 +45,15 @@ from tenants.platform.rest.terms import body_of_terms
 
 # Options that need the name of an operator, because people approve what another one wrote.
 BY_PEOPLE = ("activate", "approve", "withdraw")
+# Acts that need the login of the owner.
+OF_OWNER = ("scenario", "activate", "approve")
+
+
+def _may_approve() -> bool:
+    """Whether the login is not that of the programs, which share it with whoever takes one over."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_table_privilege('allocation_policyapproval', 'INSERT')")
+        return bool(cursor.fetchone()[0])
 
 
 class Command(BaseCommand):
@@ -87,6 +97,11 @@ class Command(BaseCommand):
     def handle(self, *_: object, entries: list[str], operator: str, **options: Any) -> None:  # noqa: ANN401
         """Carries out what is asked, and prints all values of the live version, or what was asked for."""
         now = timezone.now()
+        if any(options[each] is not None for each in OF_OWNER) and not _may_approve():
+            raise CommandError(
+                "Programs approve and activate no versions: set DATABASE_URL to that of portal_owner, as for"
+                " migrate."
+            )
         try:
             by = operator_by_name(operator)
             is_shown = (

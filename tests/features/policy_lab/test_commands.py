@@ -15,7 +15,7 @@ from allocation.models import PolicyActivation
 from allocation.services.policy.policies import policy_draft
 from tests.api.builders import Site, a_site
 from tests.builders_allocation import NOW
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def test_a_version_goes_into_force_with_the_guard_of_a_file(site: Site, tmp_path
     file = tmp_path / "guard.json"
     figure = {"figure": "wait_p95", "tier": "standard", "most": 7_200}
     facts = {"operator": "otto", "waiver": "Nobody else is here.", "stdout": StringIO(), "guard": file}
-    with as_system():
+    with as_owner():
         number = drafted()
         for text, why in (
             (json.dumps({"figurs": []}), "no field figurs"),
@@ -49,6 +49,15 @@ def test_a_version_goes_into_force_with_the_guard_of_a_file(site: Site, tmp_path
         made = PolicyActivation.objects.get(version=number)
     assert made.guard["hours"] == 5
     assert made.guard["figures"][0]["most"] == 7_200
+
+
+@pytest.mark.parametrize("act", ["activate", "approve"])
+def test_the_login_of_the_programs_puts_no_version_into_force(site: Site, act: str) -> None:
+    with as_system():
+        number = drafted()
+        with pytest.raises(CommandError, match="DATABASE_URL to that of portal_owner"):
+            call_command("policy", operator="otto", **{act: number})
+        assert not PolicyActivation.objects.filter(version=number).exists()
 
 
 def test_a_shadow_is_begun_shown_and_ended(site: Site) -> None:

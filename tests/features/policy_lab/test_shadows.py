@@ -28,7 +28,7 @@ from tests.builders import a_user
 from tests.builders_allocation import a_booking_request, a_lab, a_model, a_policy, a_price_book, an_ask
 from tests.features.policy_lab.test_play import HOUR, a_past
 from tests.features.policy_lab.test_play import a_site as a_snapshot
-from tests.roles import as_role, as_system
+from tests.roles import as_owner, as_role, as_system
 from tests.servers.servers import Servers
 from tests.services.plant import Plant, a_plant
 
@@ -120,7 +120,9 @@ def test_only_each_n_th_decision_is_decided_and_a_live_version_ends_its_shadow(p
         assert Decision.objects.count() == 2
         assert shadows_run(lambda: later + timedelta(minutes=1)) == 1
         olga = a_user("olga", is_staff=True)
+    with as_owner():
         policy_activate(number=shadow.version_id, now=plant.now, operator_id=olga.pk)
+    with as_system():
         assert PolicyVersion.objects.get(state="live").number == shadow.version_id
         assert shadows_run(lambda: later + timedelta(hours=1)) == 0
     assert fresh(shadow).ended_at is not None
