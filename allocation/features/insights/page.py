@@ -279,7 +279,6 @@ def _context(  # noqa: PLR0913 (named parts of one page)
     before = sum_of(found for _, _, found in rows_of(whose, earlier, now))
     nouns, names = sums_by_name(rows), _labels(question.by)
     days = steps_of(question.days, question.step)
-    currencies = _currencies(question.by, nouns, currency)
     return {
         "question": question,
         "last_day": question.days.ends - timedelta(days=1),
@@ -289,6 +288,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "use": _use_bars(rows, days, marks.steps),
         "by_noun": _noun_bars(rows, days, nouns, names, marks.steps),
         "spend": _noun_bars(rows, days, nouns, names, marks.steps, currency) if currency else None,
+        **_tables(nouns, names, total, _currencies(question.by, nouns, currency)),
         "changed": marks.steps,
         "changed_before": marks.before,
         "shows_changes": marks.is_shown,
@@ -296,18 +296,6 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "heat": heat_of(busy_by_hour(whose, question.days, now)),
         "hours": range(24),
         "waits": _waits(whose, question, now),
-        "saturated": [
-            (names.get(name, name), found)
-            for name, found in nouns
-            if found.with_tensor or found.with_sm or found.with_bandwidth
-        ],
-        "went": [
-            (names.get(name, name), went_shown(found)) for name, found in nouns if found.capacity is not None
-        ],
-        "nouns": [
-            noun_row_shown(names.get(name, name), found, total, currencies.get(name, ""))
-            for name, found in nouns
-        ],
         "units": units_shown(units_by_workload(whose, question.days, now), currency) if currency else [],
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [
@@ -320,6 +308,24 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "span": span,
         "cards_url": cards_address(request),
         "csv": f"{request.path}.csv{_here(span, question.by, owner)}",
+    }
+
+
+def _tables(
+    nouns: list[tuple[str, Figures]], names: dict[str, str], total: Figures, currencies: dict[str, str]
+) -> dict[str, list[Any]]:
+    """The rows by noun: figures, what limited the work, and where the hours of a class went."""
+    labelled = [(name, names.get(name, name), found) for name, found in nouns]
+    return {
+        "nouns": [
+            noun_row_shown(label, found, total, currencies.get(name, "")) for name, label, found in labelled
+        ],
+        "saturated": [
+            (label, found)
+            for _, label, found in labelled
+            if found.with_tensor or found.with_sm or found.with_bandwidth
+        ],
+        "went": [(label, went_shown(found)) for _, label, found in labelled if found.capacity is not None],
     }
 
 

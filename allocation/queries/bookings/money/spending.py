@@ -64,8 +64,8 @@ def spent_by_day(budget: Budget, until: date) -> dict[date, Decimal]:
 
 
 def _spent_by_transfers(budget: Budget, until: date, which: Q) -> Iterable[tuple[date, Decimal]]:
-    """The same of projects' budgets by their transfers: the kept sums know neither on which day the money
-    was held, nor the person and the campaign of a machine that was rented."""
+    """Spend by day of projects' budgets, read from their transfers. The sums by day don't have the day on
+    which money was held, nor the person and the campaign of a rented machine."""
     accounts = Budget.objects.filter(
         which,
         level=Budget.Level.PROJECT,
