@@ -56,7 +56,7 @@ _LOCAL_TIMES: dict[str, Sentence] = {
 }
 
 _SENTENCES: dict[str, Sentence] = {
-    "text_too_long": "The text has %(length)s characters. At most %(most)s are kept.",
+    "text_too_long": "The text has %(length)s characters, and at most %(most)s are allowed.",
     "invisible_character": "The text has the invisible character U+%(point)s. Type it again without it.",
     "bad_amount": (
         "Write the amount in digits with a point, such as 1800.50 or 1,800.50: below one billion, "

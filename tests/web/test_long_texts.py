@@ -78,7 +78,7 @@ def test_a_name_of_a_member_is_refused_with_its_bound(site: Site, path: str, for
     refusal = answer.context.get("refusal") or answer.context.get("campaign_refusal")
     assert refusal is not None
     assert (answer.status_code, refusal.code) == (422, "too_long")
-    assert f"At most {80 if 'name' in form else 63} are kept." in refusal.sentence
+    assert f"at most {80 if 'name' in form else 63} are allowed." in refusal.sentence
 
 
 def test_the_workload_of_a_booking_is_refused_as_long_as_rest_refuses_it(site: Site) -> None:
