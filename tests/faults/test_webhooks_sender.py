@@ -38,7 +38,7 @@ def _published(urls: list[str], now: datetime) -> None:
             terms = WebhookTerms(name="CI", url=url, events=["*"])
             webhook_create(actor=actor, terms=terms, now=now)
     for _ in range(BOOKINGS):
-        booking = a_booking(lab.project, lab.actor.user_id)
+        booking = a_booking(lab.project, lab.actor.user_id, starts=now, now=now)
         with as_system():
             for kind in KINDS:
                 event_add(booking, kind=kind, sentence=event_text("time_over"), now=now)

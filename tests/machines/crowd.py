@@ -61,7 +61,8 @@ class Crowd:
 
     def is_served(self) -> bool:
         """Whether somebody got a decision just now."""
-        return time.monotonic() - max(each.decided for each in list(self.requests)) < LOOK_SECONDS
+        decided = max((each.decided for each in list(self.requests)), default=0.0)
+        return bool(decided) and time.monotonic() - decided < LOOK_SECONDS
 
     def active_since(self, moment: float) -> float | None:
         """Seconds until the first of these runs."""
