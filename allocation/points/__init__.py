@@ -289,17 +289,6 @@ def kept_uses() -> list[tuple[UUID, str, str, bool]]:
     return sorted({use for read in KEPT_USES for use in read()})
 
 
-PolicyStages: TypeAlias = Callable[[], Mapping[int, str]]
-
-POLICY_STAGES: list[PolicyStages] = []
-"""Each returns what is tried with versions of the policy that are not in force, by number."""
-
-
-def policy_stages() -> dict[int, str]:
-    """Returns what is tried with which version; a later feature's word goes first."""
-    return {number: stage for read in POLICY_STAGES for number, stage in read().items()}
-
-
 @dataclass(frozen=True, slots=True)
 class HomePart:
     """A part of the start page that the browser fetches after it: the section with this id from a page

@@ -1,22 +1,43 @@
 """What the policy lab adds to the core: which versions are tried, sentences and words of the log."""
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
+
+from django.urls import reverse
 
 from allocation.features.policy_lab.models import PolicyShadow, PolicyTrial
-from allocation.points import POLICY_STAGES
+from allocation.features.policy_lab.results import summary_text
+from allocation.points.policies import POLICIES_TRIED, PolicyTried
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS
 
-
-def _tried() -> Mapping[int, str]:
-    """What is in shadow and on trial at once is shown as on trial."""
-    shadows = PolicyShadow.objects.filter(ended_at=None).values_list("version_id", flat=True)
-    trials = PolicyTrial.objects.filter(state__in=PolicyTrial.OPEN, fleet={})
-    tried = trials.values_list("candidate_id", flat=True)
-    return dict.fromkeys(shadows, "shadow") | dict.fromkeys(tried, "trial")
+_SUMMARY = ("bookings", "differs", "totals")
 
 
-POLICY_STAGES.append(_tried)
+def _tried() -> Mapping[int, PolicyTried]:
+    """What is in shadow and on trial at once is shown as on trial. Trials of other fleets say nothing of the
+    version alone."""
+    trials = PolicyTrial.objects.filter(fleet={})
+    stages = dict.fromkeys(
+        PolicyShadow.objects.filter(ended_at=None).values_list("version_id", flat=True), "shadow"
+    )
+    under_way = trials.filter(state__in=PolicyTrial.OPEN).values_list("candidate_id", flat=True)
+    stages |= dict.fromkeys(under_way, "trial")
+    done = trials.filter(state=PolicyTrial.State.DONE).order_by("candidate", "-finished_at")
+    columns = ("candidate", "id", "days", "demand", *(f"report__{name}" for name in _SUMMARY))
+    found: dict[int, PolicyTried] = defaultdict(PolicyTried)
+    for number, trial_id, days, demand, *parts in done.distinct("candidate").values_list(*columns):
+        report = dict(zip(_SUMMARY, parts, strict=True))
+        text = summary_text(report, days, is_other_demand=bool(demand))
+        href = reverse("ops-policy-trial", kwargs={"trial_id": trial_id})
+        found[number] = PolicyTried(trial=text, href=href)
+    for number, stage in stages.items():
+        found[number] = replace(found[number], stage=stage)
+    return found
+
+
+POLICIES_TRIED.append(_tried)
 sentences_add(
     {
         "trial_bounds": "Choose a number from 1 to %(most)s.",

@@ -73,6 +73,19 @@ def notes_of(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{_SIDE_WORDS[side]}: {peaks}, in which GPUs are kept free."
 
 
+def summary_text(report: Mapping[str, Any], days: int, *, is_other_demand: bool) -> str:
+    """Returns in a sentence how a version treats the past of so many days otherwise."""
+    differs, pauses = report["differs"], [report["totals"][side]["pauses"] for side in SIDES]
+    past = f"{counted(report['bookings'], 'booking')} of {counted(days, 'day')}"
+    past += " with a changed demand" if is_other_demand else ""
+    if not (differs["longer"] or differs["shorter"]) and pauses[0] == pauses[1]:
+        return f"Of {past}, none waits otherwise."
+    text = f"Of {past}, {differs['shorter']} wait less and {differs['longer']} wait longer"
+    if pauses[0] != pauses[1]:
+        text += f"; {counted(pauses[1], 'pause')} instead of {pauses[0]}"
+    return f"{text}."
+
+
 def _repeated_words(row: Mapping[str, Any]) -> str:
     """Such as: a pause of spot repeats 20 min, the mean of 14 pauses of the tier."""
     if row["of"] == "nothing":

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from allocation.models import PolicyActivation, PolicyApproval, PolicyVersion
-from allocation.points import policy_stages
+from allocation.points.policies import UNTRIED, PolicyTried, policies_tried
 
 SHADOW, TRIAL, APPROVED, PARTIAL = "shadow", "trial", "approved", "partial"
 STATES = ("draft", SHADOW, TRIAL, APPROVED, PARTIAL, "live", "retired")
@@ -22,7 +22,7 @@ class VersionFacts:
     """
 
     version: PolicyVersion
-    stage: str = ""
+    tried: PolicyTried = UNTRIED
     approval: PolicyApproval | None = None
     waiting: PolicyActivation | None = None
     last: PolicyActivation | None = None
@@ -43,8 +43,8 @@ class VersionFacts:
             return PARTIAL
         if self.waiting is not None and self.waiting.due_at is not None:
             return APPROVED
-        if self.stage:
-            return self.stage
+        if self.tried.stage:
+            return self.tried.stage
         if self.approval is not None and self.version.state == PolicyVersion.State.DRAFT:
             return APPROVED
         return self.version.state
@@ -65,7 +65,7 @@ def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
     acts = PolicyActivation.objects.select_related("asked_by", "former").order_by("id")
     if numbers is not None:
         rows = rows.filter(number__in=numbers)
-    stages = policy_stages()
+    tried = policies_tried()
     approvals = {each.version_id: each for each in PolicyApproval.objects.select_related("by")}
     waiting, last, until = {}, {}, {}
     live = PolicyVersion.objects.get(state=PolicyVersion.State.LIVE)
@@ -83,7 +83,7 @@ def versions_read(numbers: Collection[int] | None = None) -> list[VersionFacts]:
     return [
         VersionFacts(
             version=row,
-            stage=stages.get(row.number, ""),
+            tried=tried.get(row.number, UNTRIED),
             approval=approvals.get(row.number),
             waiting=waiting.get(row.number),
             last=last.get(row.number),

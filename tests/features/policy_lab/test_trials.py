@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from io import StringIO
@@ -309,6 +310,32 @@ def test_pages_ask_show_and_give_files(site: Site, client: Client) -> None:
     rows = list(csv.DictReader(StringIO(client.get(f"{page}.csv").content.decode())))
     assert {row["side"] for row in rows} == {"active", "candidate"}
     assert json.loads(client.get(f"{page}.json").content) == fresh(trial).report
+
+
+def test_the_policy_page_says_what_the_last_trial_of_each_version_found(site: Site, client: Client) -> None:
+    first, second = asked(seeds=1, victim_rules=[]), asked(seeds=1, grid=600)
+    client.force_login(site.people["operator"])
+    assert client.get("/ops/policy").content.decode().count("on trial") == 2
+    with as_system():
+        trials_run(clock)
+        third = policy_draft(document={"grid": 900}, now=NOW).number
+    with as_owner():
+        report = report_of(second)
+        report["differs"] = {"longer": 3, "shorter": 1}
+        report["totals"]["candidate"]["pauses"] = 2
+        PolicyTrial.objects.filter(id=second.id).update(report=report, demand={"load": 120})
+        PolicyTrial.objects.filter(id=first.id).update(state="failed", report=None)
+    rows = dict(re.findall(r'versions/(\d+)">.*?</th>.*?On the past">(.*?)</td>', page_of(client), re.S))
+    past = f"Of {report['bookings']} bookings of 7 days with a changed demand"
+    assert f"{past}, 1 wait less and 3 wait longer; 2 pauses instead of 0." in rows[str(second.candidate_id)]
+    assert f"/ops/policy/trials/{second.id}" in rows[str(second.candidate_id)]
+    assert "not tried" in rows[str(first.candidate_id)]
+    assert "not tried" in rows[str(third)]
+    assert "–" in rows["1"]
+
+
+def page_of(client: Client) -> str:
+    return client.get("/ops/policy").content.decode()
 
 
 def test_the_command_plays_and_writes_files(site: Site, tmp_path: Path) -> None:
