@@ -3,7 +3,8 @@
 The demo's bookings are copied until their organisation has so many, over the last eight weeks. Each page
 of the browser's list is then requested as its readers do, one after the other: the time is until the
 whole answer is there, next to all programs of the site. The first request of a page is not counted. The
-size is that of the page as it is sent, compressed, without the files that a browser keeps.
+size is that of the page as it is sent, compressed, without the files that a browser keeps. Quotes are asked
+for by REST, one after the other.
 """
 
 import argparse
@@ -19,6 +20,16 @@ from tests.bench.site import Site, bench_run, site_options
 from tests.browser.screens import PAGES
 
 GOAL_MS, GOAL_KB = 150, 100
+QUOTES = (
+    "1 h100 2h",
+    "2 h100 6h tomorrow 9:00",
+    "4 h100 8h by friday",
+    "1g.10gb h100 2h now",
+    "2 a100 or h100 12h",
+    "1 l40s 30m",
+    "8 h100 24h",
+    "half l40s 4h",
+)
 SLOWEST = 15
 WEEKS = 8
 
@@ -72,6 +83,20 @@ async def pages_ask(site: Site, rounds: int) -> dict[str, dict[str, Any]]:
     return found
 
 
+async def quotes_ask(site: Site, rounds: int) -> dict[str, float]:
+    """Times of quotes: each request as often as each page."""
+    times = []
+    async with site.client("researcher") as rest:
+        for number, request in enumerate(QUOTES * (rounds + 1)):
+            began = time.perf_counter()
+            answer = await rest.post("/quotes", json={"project": "language-models", "request": request})
+            if not answer.is_success:
+                raise ValueError(f"{request}: {answer.status_code} {answer.text[:200]}")
+            if number >= len(QUOTES):
+                times.append(time.perf_counter() - began)
+    return spread(times)
+
+
 async def _asked(browser: httpx.AsyncClient, address: str, rounds: int) -> dict[str, Any]:
     times, size = [], 0
     for number in range(rounds + 1):
@@ -95,6 +120,7 @@ def measure(site: Site, options: argparse.Namespace) -> dict[str, Any]:
         "bench": "pages",
         "bookings": bookings,
         "pages": len(pages),
+        "quotes": asyncio.run(quotes_ask(site, options.rounds)),
         "p50_of_all": spread([each["p50_ms"] / 1000 for each in pages.values()]),
         "above_goal": [name for name, each in pages.items() if each["p50_ms"] > GOAL_MS],
         "too_large": [name for name, each in pages.items() if each["kb"] > GOAL_KB],
