@@ -189,6 +189,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = _overview(actor.tenant_id, whose, question, now) | overview_of(actor, whose, now)
     name = whose.of.name if whose.of else ""
     context["whose"] = name or Tenant.objects.get(id=actor.tenant_id).name
+    context["rows"] = bookings_address(actor, whose.of.owner if whose.of else "")
     return render(request, "insights/overview.html", context | {"base": f"/t/{actor.tenant_slug}/"})
 
 
@@ -200,7 +201,8 @@ def site_overview(request: HttpRequest, operator: User) -> HttpResponse:
     now = timezone.now()
     question = question_read(None, None, "tenant", "day", SITE_NOUNS, now)
     context = _overview(None, Whose(), question, now) | site_overview_of(now)
-    return render(request, "insights/site_overview.html", context | {"base": "/ops/"})
+    context |= {"base": "/ops/", "rows": bookings_address(None, "")}
+    return render(request, "insights/site_overview.html", context)
 
 
 @costly("statement")

@@ -41,6 +41,12 @@ def test_an_admin_sees_the_organisation_with_the_figures_of_insights(site: Site)
         # Runs of now have become longer between the two.
         assert tile(shown, name)[:-2] == tile(insights, name)[:-2]
     assert site.tenant.name in shown
+    day = re.search(rf'<a href="{base}/bookings\?(from=[0-9-]+&amp;to=[0-9-]+)"', shown)
+    assert day is not None, "a bar leads to the bookings of its days"
+    assert "BK-" in page(site, "admin", f"{base}/bookings?{day[1].replace('&amp;', '&')}")
+    lead = page(site, "lead", f"{base}/overview")
+    assert f'<a href="{base}/bookings?project={site.project.slug}&amp;from=' in lead
+    assert '<a href="/ops/bookings?from=' in page(site, "operator", "/ops/overview")
     home = page(site, "admin", f"{base}/")
     assert f'data-live-url="{base}/overview"' in home
 
