@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The pip of Python 3.11 refuses a locked package that another one asks for with its extras.
 INSTALLER := pip==26.3
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
-# Chooses the sixth of the tests marked `turn` (tests/turns.py); without git, all of them run.
+# Chooses the eighth of the tests marked `turn` (tests/turns.py); without git, all of them run.
 TURN := $(if $(shell git rev-parse HEAD 2>/dev/null),--turn $(shell git rev-parse HEAD 2>/dev/null))
 # Folders with tests that need nothing else.
 PURE := tests/solver tests/rules tests/wire
@@ -46,7 +46,7 @@ clean-demo: $(RUNTIME)
 # First what fails soon: linters, types and pure tests, next to 100 random worlds that live for days
 # and 500 seeded schedules of faults. Then the tests, and next to them, file by file, those that kill
 # processes: these wait for half of their time, and come first when they do not. Of the costly
-# tests a sixth runs, chosen by the commit; `make test-all` runs all of them, and
+# tests an eighth runs, chosen by the commit; `make test-all` runs all of them, and
 # `make test-long` the longest, too.
 test:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TESTING) failover packages

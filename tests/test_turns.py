@@ -32,7 +32,7 @@ def test_every_test_is_due_in_exactly_one_turn() -> None:
         assert sum(is_due(name, turn) for turn in ONE_OF_EACH.values()) == 1
 
 
-def test_about_a_sixth_runs_and_what_finds_a_planted_fault_always_does() -> None:
+def test_about_an_eighth_runs_and_what_finds_a_planted_fault_always_does() -> None:
     many = [Item(f"test_any[{number}]") for number in range(400)]
     others = [Item("test_plain", frozenset()), Item(f"{min(finders())}[a parameter]")]
     for turn in ONE_OF_EACH.values():

@@ -1,4 +1,4 @@
-"""The tests that runs take in turn: a sixth of them with each change, all of them each night.
+"""The tests that runs take in turn: an eighth of them with each change, all of them each night.
 
 Tests marked `turn` cost most of the time and are many of a kind. `make test` passes the id of the
 commit as `--turn`, so that the same commit always runs the same tests. Without it, all of them run.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-TURNS = 6
+TURNS = 8
 FAULTS = Path(__file__).parent / "mutants" / "mutations.toml"
 
 
@@ -43,7 +43,7 @@ def deselected(items: Iterable[pytest.Item], turn: str) -> list[pytest.Item]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that chooses a sixth of the tests that are taken in turn."""
+    """Add the option that chooses an eighth of the tests that are taken in turn."""
     parser.addoption("--turn", help="run only the tests marked `turn` that this text chooses")
 
 

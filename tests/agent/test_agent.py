@@ -199,6 +199,7 @@ def test_a_gpu_goes_from_slices_to_whole_and_back_as_bookings_come_and_go(rig: R
     assert rig.instances() == [("2g.20gb", 4)]
 
 
+@pytest.mark.turn
 def test_no_two_claims_ever_meet_on_the_hardware_over_a_day_of_turnover(rig: Rig) -> None:
     """Back-to-back bookings on one place: each starts only when the last is proven gone."""
     wanted = [

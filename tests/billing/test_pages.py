@@ -193,6 +193,7 @@ def test_no_limit_is_removed_that_is_not_there(folding: Project) -> None:
         assert "There is no such limit" in refused.content.decode()
 
 
+@pytest.mark.turn
 def test_a_lead_sets_budgets_below_the_project_and_only_there(folding: Project) -> None:
     lead = a_member(folding, Role.LEAD)
     client = Client()
@@ -364,6 +365,7 @@ def test_an_operator_writes_a_draft_and_another_one_publishes_it(operator: Clien
     assert (again.status_code, PriceBook.objects.count()) == (422, 2)
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("_catalogue")
 def test_a_bad_price_or_date_is_refused_beside_its_field(operator: Client) -> None:
     publish()
@@ -414,6 +416,7 @@ def test_a_budget_outside_calendar_months_is_named_by_its_days(folding: Project)
     assert f"1 {MONTH.starts:%b %Y} to 10 {MONTH.starts:%b %Y}" in page
 
 
+@pytest.mark.turn
 def test_an_admin_sets_the_budget_of_a_lab_above_its_projects(folding: Project) -> None:
     with as_system():
         lab = Lab.objects.create(tenant=folding.tenant, slug="imaging", name="Imaging")
@@ -438,6 +441,7 @@ def test_an_admin_sets_the_budget_of_a_lab_above_its_projects(folding: Project) 
     assert "Imaging" in member.get("/t/helix/budgets").content.decode()
 
 
+@pytest.mark.turn
 def test_operators_set_budgets_of_the_platform_and_their_ladders(folding: Project) -> None:
     operator = an_operators_client()
     a_budget(folding)

@@ -252,6 +252,7 @@ def assert_budgets(world: World) -> None:
         assert micros_of(figures.spent) == spent
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 16))])
 def test_every_sum_of_random_statements_is_the_ledgers(db: None, seed: int) -> None:
     """By month, project and lab; by groups; in the files, on the page and in budgets."""

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from billing.rules import (
@@ -64,6 +64,7 @@ def test_a_window_over_the_turn_of_the_month_is_split_by_seconds() -> None:
     assert shares == (Decimal("3.333333"), Decimal("6.666667"))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     amount=st.decimals("0.000001", "999999999", places=6),
     start=st.integers(0, 5 * 86_400),

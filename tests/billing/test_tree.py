@@ -219,6 +219,7 @@ def test_corrections_and_moves_reach_every_level() -> None:
     assert ledger_check() == []
 
 
+@pytest.mark.turn
 def test_random_lives_of_holds_add_up_at_every_level() -> None:
     """An independent fold in Python: the sum of each level over who and when."""
     random = Random(15)  # noqa: S311 (not a secret)

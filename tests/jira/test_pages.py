@@ -84,6 +84,7 @@ def test_an_admin_connects_maps_tries_and_deletes(site: Site) -> None:
         assert not JiraConnection.objects.exists()
 
 
+@pytest.mark.turn
 def test_bad_input_is_shown_beside_its_field(site: Site) -> None:
     admin = browser(site, "admin")
     for changes, words in (

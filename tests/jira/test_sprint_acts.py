@@ -24,6 +24,7 @@ def cloud(db: None, settings: Settings) -> Iterator[Connected]:
         yield Connected(jira)
 
 
+@pytest.mark.turn
 def test_what_features_do_for_a_sprint_is_answered_and_commented_in_its_project(
     cloud: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_number_that_its_column_can_not_hold_is_refused_and_not_cut(field: str
         assert getattr(Node.objects.get(id=node.id), field) == getattr(node, field)
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_models_and_migrations_say_the_same() -> None:
     # Ends the command with status 1, and the test, when a migration is missing.

@@ -88,6 +88,7 @@ def test_what_is_inside_is_worth_more_than_any_fairness() -> None:
     assert inside > oracle.potential(others, "h100")
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("seed", IN_TIME)
 def test_only_what_is_in_place_in_time_decides(seed: int) -> None:
     found = world_check(seed)[1]
@@ -180,12 +181,14 @@ def counted(world: World, rows: list[Held]) -> list[Held]:
     return [replace(row, tier="flex", pausing=False) for row in rows]
 
 
+@pytest.mark.turn
 def test_a_rule_that_is_not_looked_at_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the comparison of shares the potential drops pauses, which the oracle reports."""
     monkeypatch.setattr(VictimRules, "_is_poorer", lambda *_: True)
     assert any("dropped" in each for seed in SHARING for each in world_check(seed)[1].violations)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     ("seed", "target", "name", "fault"),
     [

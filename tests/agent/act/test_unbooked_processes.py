@@ -48,6 +48,7 @@ def passes(rig: Rig, seconds: float) -> None:
         rig.later(5)
 
 
+@pytest.mark.turn
 def test_without_a_word_of_the_portal_it_is_only_told(known: Rig) -> None:
     unbooked = known.hardware.process_start(known.gpu, label="x", user="eve")
     ruled(known, None)
@@ -199,6 +200,7 @@ def test_a_real_program_is_asked_and_then_killed(rig: Rig) -> None:
         child.stdout.close()
 
 
+@pytest.mark.turn
 def test_nobody_is_ended_while_another_scheduler_gives_out_the_gpus(known: Rig, tmp_path: Path) -> None:
     slurm = tmp_path / "4711"
     slurm.mkdir()

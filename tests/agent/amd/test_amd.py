@@ -384,6 +384,7 @@ def test_open_files_of_amd_are_those_of_render_nodes(tmp_path: Path) -> None:
     assert set(found.by_file) == {"renderD129"}
 
 
+@pytest.mark.turn
 def test_doctor_examines_the_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hardware = Hardware("doctor", fleet_parse("mi300x:2"), state=None, clock=FakeTime())
     smi = SimulatedAmdSmi(hardware)

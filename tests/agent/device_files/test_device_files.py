@@ -154,6 +154,7 @@ def test_doctor_examines_the_list(device: str, tmp_path: Path, capsys: pytest.Ca
     assert doctor(tmp_path / "missing.toml")["device list"] == "fail"
 
 
+@pytest.mark.turn
 def test_an_agent_hands_it_over_with_its_files_and_proves_it_empty(device: str, tmp_path: Path) -> None:
     """The whole agent on a device of a list, which somebody has open before the booking."""
     holder = subprocess.Popen(

@@ -121,6 +121,7 @@ def test_a_gpu_in_slices_never_passes_for_a_whole_one(rig: Rig) -> None:
             rig.node.port.truth(rig.gpu)
 
 
+@pytest.mark.turn
 def test_any_code_at_any_time_ends_no_agent() -> None:
     found = driver_noise.run(800)
     assert found["lives"] > 2

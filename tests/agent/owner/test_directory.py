@@ -102,6 +102,8 @@ def test_what_was_known_counts_while_nobody_answers_also_after_a_restart(
 
     found = AccountDirectory(file, steady=steady, uid_of=uid_of)
     assert found.uid("ada") == 1001
+    # The thread writes the file after its answer counts.
+    wait_until(file.exists, seconds=5)
     uids.clear()
     steady.now += 10 * FOUND_FOR_S
     assert (found.uid("ada"), found.name(1001)) == (1001, "ada")

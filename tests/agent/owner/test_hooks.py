@@ -190,6 +190,7 @@ def test_a_notice_that_is_withdrawn_is_no_pause_when_the_booking_ends(every: Pat
     assert sorted(said(every)) == ["end", "notice", "start"]
 
 
+@pytest.mark.turn
 def test_a_notice_does_not_wait_for_a_program_that_hangs(folder: Path) -> None:
     (folder / "notice").mkdir()
     a_program(folder, "start/1", "sleep 300\n")

@@ -98,6 +98,7 @@ def pids() -> list[int]:
     return notebook_pids(ID, os.geteuid())
 
 
+@pytest.mark.turn
 def test_a_notebook_starts_for_its_booking_and_ends_with_all_that_it_started(node: Node) -> None:
     found = node.agent()
     found.sync([ORDER], {})
@@ -118,6 +119,7 @@ def test_a_notebook_starts_for_its_booking_and_ends_with_all_that_it_started(nod
     assert list(node.root.iterdir()) == []
 
 
+@pytest.mark.turn
 def test_another_agent_continues_and_starts_nothing_twice(node: Node) -> None:
     first = node.agent()
     wait_until(lambda: state_of(first) == "ready", seconds=30)

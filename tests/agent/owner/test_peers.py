@@ -137,6 +137,7 @@ def test_the_interface_is_that_of_the_best_default_route(tmp_path: Path) -> None
 PORTS = 'echo "$MASTER_PORT $PET_MASTER_PORT $TF_CONFIG"'
 
 
+@pytest.mark.turn
 def test_every_run_of_a_gang_that_is_named_has_a_port_of_its_own(tmp_path: Path) -> None:
     booked(tmp_path)
     said = [

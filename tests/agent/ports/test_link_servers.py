@@ -112,6 +112,7 @@ def test_a_server_that_does_not_admit_the_node_is_passed_over(first: int, other:
         node.link.stop()
 
 
+@pytest.mark.turn
 def test_a_node_leaves_a_primary_that_became_a_replica(
     servers: Servers, first: int, other: Other, redis_client: "redis.Redis"
 ) -> None:

@@ -49,6 +49,7 @@ def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
+@pytest.mark.turn
 @given(
     st.dictionaries(
         st.sampled_from(["a", "le", "node_1"]), st.text('"\\\n{}=, #é\tx', max_size=8), max_size=3

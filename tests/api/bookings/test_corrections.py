@@ -167,6 +167,7 @@ def test_nobody_else_corrects_and_nothing_beyond_its_bounds(site: Site, ended: B
     assert all_adds_up()
 
 
+@pytest.mark.turn
 def test_random_corrections_keep_what_was_paid_between_nothing_and_what_was_held(
     site: Site, ended: Booking
 ) -> None:

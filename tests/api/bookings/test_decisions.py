@@ -28,6 +28,7 @@ def decided(response: HttpResponse) -> HttpResponse:
     return awaited(response, is_due=False)
 
 
+@pytest.mark.turn
 def test_one_gpu_for_ten_minutes_is_placed_while_the_request_waits(deciding_site: Site) -> None:
     response = decided(
         deciding_site.researcher.post(
@@ -44,6 +45,7 @@ def test_one_gpu_for_ten_minutes_is_placed_while_the_request_waits(deciding_site
     assert booking["price"]["held"] == "0.800000"
 
 
+@pytest.mark.turn
 def test_a_fixed_window_that_is_taken_is_a_409_with_what_would_work(deciding_site: Site) -> None:
     starts = (timezone.now() + timedelta(hours=2)).replace(microsecond=0).isoformat()
     ask = {"count": 4, "classes": ["h100"], "duration": "PT1H", "starts": starts}

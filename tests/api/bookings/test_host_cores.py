@@ -66,6 +66,7 @@ def decided() -> None:
         cycle_run(timezone.now())
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("cores")
 def test_a_line_books_cores_with_memory_on_one_node_at_the_price_of_a_core_hour(site: Site) -> None:
     answer = booked(site)
@@ -122,6 +123,7 @@ def test_a_quote_offers_no_gpu_in_place_of_cores_and_no_cores_in_place_of_a_gpu(
     assert "cpu" not in {each.get("gpu_class") for each in refused["alternatives"]}
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("cores")
 def test_cores_count_as_no_gpus_of_a_person(site: Site) -> None:
     with as_system():
@@ -130,6 +132,7 @@ def test_cores_count_as_no_gpus_of_a_person(site: Site) -> None:
     assert found.get("state") == "requested", found
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("cores")
 def test_gpus_are_booked_as_if_there_were_no_cores(site: Site) -> None:
     found = said(booked(site))
@@ -142,6 +145,7 @@ def test_gpus_are_booked_as_if_there_were_no_cores(site: Site) -> None:
     assert set(states.values()) <= {"scheduled", "starting"}
 
 
+@pytest.mark.turn
 @pytest.mark.usefixtures("cores")
 def test_sentences_about_cores_name_no_gpu(site: Site) -> None:
     label = said(booked(site))["number"]

@@ -20,6 +20,7 @@ LINES = {
 }
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("path", ["quotes", "bookings", "bookings/batch"])
 @pytest.mark.parametrize("case", LINES)
 def test_each_offered_line_works_as_it_is(site: Site, case: str, path: str) -> None:

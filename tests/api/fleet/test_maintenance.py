@@ -32,6 +32,7 @@ def test_an_operator_plans_maintenance_that_everybody_reads_and_ends_it(site: Si
     assert (again.status_code, said(again)["code"]) == (409, "blackout_over")
 
 
+@pytest.mark.turn
 def test_what_repeats_is_a_row_for_each_date_and_ends_with_those_that_follow(site: Site) -> None:
     weekly = a_blackout(rrule="FREQ=WEEKLY;COUNT=3", zone="Europe/Berlin")
     assert said(site.operator.post("maintenance/preview", weekly)) == NOTHING

@@ -92,6 +92,7 @@ def test_a_freeze_stands_on_every_page_and_in_why(site: Site) -> None:
     assert "frozen" not in page
 
 
+@pytest.mark.turn
 def test_an_operators_page_does_all_of_it(site: Site) -> None:
     client = Client()
     client.force_login(site.people["operator"])

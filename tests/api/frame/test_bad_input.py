@@ -347,6 +347,7 @@ ROUTES = (
 )
 
 
+@pytest.mark.turn
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     route=st.sampled_from(ROUTES),
@@ -360,6 +361,7 @@ def test_no_body_whatever_is_a_server_error(site: Site, route: tuple[str, str], 
         assert said(response)["code"]
 
 
+@pytest.mark.turn
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ask=st.dictionaries(

@@ -178,6 +178,7 @@ def test_a_request_that_dies_leaves_no_key_and_the_next_works_at_once(
     assert "Idempotency-Replayed" not in again
 
 
+@pytest.mark.turn
 @pytest.mark.races
 def test_twenty_equal_posts_in_one_moment_are_one_booking(real_db: Servers) -> None:
     site = a_site()
@@ -192,6 +193,7 @@ def test_twenty_equal_posts_in_one_moment_are_one_booking(real_db: Servers) -> N
     assert count(Booking) == 1
 
 
+@pytest.mark.turn
 @pytest.mark.races
 def test_without_the_unique_index_the_same_key_works_more_than_once(real_db: Servers) -> None:
     site = a_site()

@@ -68,6 +68,7 @@ def locked_sessions(real_db: Servers) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.turn
 @pytest.mark.races
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
 def test_what_the_database_ends_before_anybody_is_known_is_busy_and_not_broken(

@@ -51,6 +51,7 @@ def test_every_endpoint_has_its_scope_in_the_table() -> None:
     assert set(DELETE_NEEDS) <= writes
 
 
+@pytest.mark.turn
 def test_every_endpoint_refuses_a_token_that_has_all_other_scopes(site: Site) -> None:
     tokens = {
         scope: {

@@ -73,6 +73,7 @@ def test_an_appeal_by_rest(site: Site, paused: Booking) -> None:
     assert said(site.admin.post(by_id, answer))["answer"] == "It was yours."
 
 
+@pytest.mark.turn
 def test_an_appeal_on_pages(site: Site, paused: Booking) -> None:
     page = f"/t/helix/bookings/{paused.label}"
     assert "Contest pause 1" in shown(site, "researcher", page)

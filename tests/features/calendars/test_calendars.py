@@ -203,6 +203,7 @@ def test_a_pools_calendar_has_what_one_may_see_and_its_maintenance() -> None:
     assert found[f"Maintenance of {node.name}"]["DESCRIPTION"] == "New fans"
 
 
+@pytest.mark.turn
 def test_maintenance_that_moves_or_ends_is_the_same_entry_and_newer() -> None:
     """The number and the time rise, or calendar programs keep the entry that they have."""
     now = timezone.now().replace(microsecond=0)

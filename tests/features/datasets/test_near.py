@@ -59,6 +59,7 @@ def event_of(booking: Booking) -> str:
         return str(booking.events.get(kind="scheduled").sentence)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     "body",
     [{"request": "2 h100 for 3h with imagenet"}, {"ask": {**ASK, "data": ["imagenet"]}}],

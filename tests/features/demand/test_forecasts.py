@@ -73,6 +73,7 @@ def test_hours_are_those_of_runs_requests_and_waits(site: Site) -> None:
     assert rows[-1].requested == 1.0
 
 
+@pytest.mark.turn
 def test_a_forecast_is_made_once_an_hour_and_kept(site: Site) -> None:
     """The same hour makes nothing, the next one does; of old ones every sixth hour stays."""
     now = hour_of(timezone.now()).replace(hour=5)
@@ -87,6 +88,7 @@ def test_a_forecast_is_made_once_an_hour_and_kept(site: Site) -> None:
     assert len(DemandForecast.objects.all()[0].middle) == 336
 
 
+@pytest.mark.turn
 def test_past_hits_are_those_of_kept_forecasts(site: Site) -> None:
     """A forecast of zero is compared with what came: nothing in its band where a run was."""
     now = hour_of(timezone.now()).replace(hour=0)
@@ -126,6 +128,7 @@ def test_what_is_booked_is_the_least_that_is_expected(site: Site) -> None:
     assert max(row.high) <= Gpu.objects.filter(gpu_class=gpu.gpu_class).count()
 
 
+@pytest.mark.turn
 def test_rest_and_pages_show_it_without_names(site: Site, client: Client) -> None:
     """A member reads the bands of a class; an unknown class is missing; figures have the card."""
     now = hour_of(timezone.now())
@@ -147,6 +150,7 @@ def test_rest_and_pages_show_it_without_names(site: Site, client: Client) -> Non
     assert "waited for" not in page
 
 
+@pytest.mark.turn
 def test_the_card_begins_with_gpus_and_not_with_cores(
     site: Site, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_peaks_are_joined_and_end_with_the_forecast_of_a_week(site: Site) -> Non
     assert hours == [(2, 4), (5, 6)]
 
 
+@pytest.mark.turn
 def test_a_snapshot_has_peaks_of_the_live_policy_and_a_draft_is_tried_with_its_own(site: Site) -> None:
     at = now_hour()
     name = forecast(at, {3: 3, 4: 3}, 100)

@@ -37,6 +37,7 @@ def office(weeks: int, seed: str, growth: float = 0.0, *, in_bursts: bool = Fals
     return np.asarray(values)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     ("kind", "growth", "gain"), [("in_use", 0.0, 0), ("in_use", 0.1, 12), ("requested", 0.1, 5)]
 )

@@ -108,6 +108,7 @@ def test_an_acceptance_moves_the_hold_and_is_in_history_log_and_inboxes(lab: Lab
     assert [*titles.values()] == [[f"nina has taken over the booking {booking.label}"]]
 
 
+@pytest.mark.turn
 def test_who_can_offer_to_whom(lab: Lab, nina: Actor) -> None:
     booking = booked(lab)
     viewer = an_actor(a_member(lab.project, Role.VIEWER, user=a_user("vera")))

@@ -405,6 +405,7 @@ def _numbers(unit: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in unit.items() if name != "unit"}
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("seed", range(3))
 def test_every_figure_in_rest_is_that_of_the_rows(site: Site, seed: int, settings: Settings) -> None:
     settings.CARBON_GRAMS_PER_KWH = GRAMS

@@ -17,6 +17,7 @@ from tests.roles import as_system
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.turn
 def test_capacity_of_the_site_is_that_of_the_rows(site: Site) -> None:
     now = timezone.now().replace(microsecond=0)
     lives(site, 1, now)

@@ -118,6 +118,7 @@ def queue_by_hand(site: Site, each: Asked) -> tuple[dict[Any, float], dict[Any, 
     return rounded[0], rounded[1]
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("seed", [2, 9])
 def test_the_queue_is_what_bookings_waited_in_each_day(site: Site, seed: int) -> None:
     now = timezone.now().replace(microsecond=0)
@@ -136,6 +137,7 @@ def test_the_queue_is_what_bookings_waited_in_each_day(site: Site, seed: int) ->
     assert len(bookings) > 5
 
 
+@pytest.mark.turn
 def test_the_site_s_queue_is_what_demand_counts_as_waited_for(site: Site) -> None:
     now = timezone.now().replace(microsecond=0)
     busy(site, now)

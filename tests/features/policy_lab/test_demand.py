@@ -68,6 +68,7 @@ def test_bursts_come_within_minutes_and_another_time_each_day() -> None:
     assert len({slot % 72 for slot, _ in times.most_common(10)}) > 3
 
 
+@pytest.mark.turn
 def test_more_work_waits_longer() -> None:
     history = a_history(days=1)
     few, many = (outcomes(history_under(history, DemandTerms(load=load)), Policy(1)) for load in (50, 300))

@@ -81,6 +81,7 @@ def report(history: History, active: Outcome, candidate: Outcome) -> Report:
     return report_of(Input(history, names, Sides((active,), (candidate,)), NO_PRICES, NO_PRICES, {}))
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     "seed", [*range(25), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, 200))]
 )
@@ -99,6 +100,7 @@ def test_a_candidate_equal_to_the_active_version_differs_nowhere(seed: int) -> N
     assert len(list(text_lines(found))) > 1
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("seed", range(25))
 def test_nobody_has_a_gpu_twice_or_runs_longer_than_it_ran(seed: int) -> None:
     history = history_of(seed)

@@ -82,6 +82,7 @@ def test_the_cluster_is_made_as_the_launchers_is() -> None:
     assert re.split(r"[ =]+", given.strip()) == [*INITDB_OPTIONS, *BUILTIN_LOCALE]
 
 
+@pytest.mark.turn
 def test_the_image_can_read_the_settings_while_it_is_built() -> None:
     """Collecting static files needs every setting that has no default."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")

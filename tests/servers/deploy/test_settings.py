@@ -38,6 +38,7 @@ def read_settings(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.turn
 def test_an_https_address_makes_cookies_and_transport_strict() -> None:
     shown = json.loads(read_settings(**production()).stdout)
     assert shown["SESSION_COOKIE_SECURE"]
@@ -51,12 +52,14 @@ def test_an_https_address_makes_cookies_and_transport_strict() -> None:
     assert "unsafe" not in json.dumps(directives)
 
 
+@pytest.mark.turn
 def test_nodes_share_no_server_with_broker_pages_and_cache() -> None:
     done = read_settings(AGENTS_REDIS_URL=os.environ["REDIS_URL"])
     assert done.returncode != 0
     assert "AGENTS_REDIS_URL must name another server than REDIS_URL" in done.stderr
 
 
+@pytest.mark.turn
 def test_broker_pages_cache_and_agents_have_a_database_each() -> None:
     shown = json.loads(read_settings().stdout)
     urls = [value for name, value in shown.items() if name.endswith("_REDIS_URL")]
@@ -66,6 +69,7 @@ def test_broker_pages_cache_and_agents_have_a_database_each() -> None:
 MUST_KNOW = ["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "AGENTS_REDIS_URL", "AGENTS_MASTER_KEY"]
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("name", MUST_KNOW)
 def test_nothing_starts_without_what_it_must_know(name: str) -> None:
     done = read_settings(**{name: ""})
@@ -73,6 +77,7 @@ def test_nothing_starts_without_what_it_must_know(name: str) -> None:
     assert f"BadSetting: {name} is not set" in done.stderr
 
 
+@pytest.mark.turn
 def test_a_web_process_does_not_read_what_nodes_keys_are_made_of() -> None:
     shown = json.loads(read_settings(OPERATORS_URL="http://127.0.0.1:1").stdout)
     assert shown["AGENTS_MASTER_KEY"] == ""

@@ -206,6 +206,7 @@ def web(real_db: Servers, valkey_url: str) -> Iterator[Web]:
     stop(process, program)
 
 
+@pytest.mark.turn
 def test_a_crowd_is_written_once_and_a_stop_refuses_who_waits(web: Web, real_db: Servers) -> None:
     asyncio.run(a_crowd(web))
     with as_system():

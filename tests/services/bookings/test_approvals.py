@@ -261,6 +261,7 @@ def test_two_steps_are_two_people_and_a_late_step_goes_to_the_admins(lab: Lab) -
     assert stored(booking).state == State.REQUESTED
 
 
+@pytest.mark.turn
 def test_nobody_can_ask_where_nobody_else_decides_or_twenty_wait(lab: Lab) -> None:
     admin = an_actor(a_tenant_admin(lab.tenant))
     ruled(admin, replace(COSTLY, min_cost=Decimal(1)))
@@ -340,6 +341,7 @@ FORBIDDEN = {
 }
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("error", "statement"), FORBIDDEN.values(), ids=FORBIDDEN)
 def test_the_database_lets_no_web_process_go_around(
     lab: Lab, lead: Actor, error: str, statement: str

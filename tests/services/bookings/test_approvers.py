@@ -100,6 +100,7 @@ def test_the_askers_click_books_what_was_offered_once(lab: Lab, lead: Actor) -> 
     assert held(lab) == after.hold_amount
 
 
+@pytest.mark.turn
 def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(lab: Lab, lead: Actor) -> None:
     booking = booked(lab)
     other = offered(lead, booking, duration=36 * 3600)
@@ -118,6 +119,7 @@ def test_a_counter_offer_ends_with_a_change_and_without_the_approvers_right(lab:
     assert stored(booking).state == State.AWAITING_APPROVAL
 
 
+@pytest.mark.turn
 def test_a_counter_offer_to_a_series_changes_all_its_dates_at_once(lab: Lab, lead: Actor) -> None:
     wanted = a_booking_request(lab.project, an_ask(hours=8, starts=NOW + 4 * HOUR))
     repeat = Repeat(recurrence_read("FREQ=DAILY;COUNT=3"))
@@ -158,6 +160,7 @@ def test_a_counter_offer_to_an_array_books_as_many_smaller_runs(lab: Lab, lead: 
     assert stored(first).state == State.CANCELLED
 
 
+@pytest.mark.turn
 def test_a_counter_offer_to_a_change_replaces_the_change(lab: Lab, lead: Actor) -> None:
     booking = booked(lab, 2)
     patch = Patch(ask=replace(AskDocument.from_json(booking.ask), duration=40 * 3600))
@@ -176,6 +179,7 @@ def test_a_counter_offer_to_a_change_replaces_the_change(lab: Lab, lead: Actor) 
     assert held(lab) < was
 
 
+@pytest.mark.turn
 def test_a_smaller_request_keeps_its_approval_and_the_hash_that_was_seen(lab: Lab, lead: Actor) -> None:
     booking = booked(lab)
     before = asked(booking)
@@ -258,6 +262,7 @@ def test_a_thousand_requests_are_the_most_and_leave_pages_and_turns_quick(lab: L
     assert time.perf_counter() - began < 10
 
 
+@pytest.mark.turn
 def test_only_who_may_see_a_request_gets_a_link_to_it(lab: Lab, lead: Actor, client: Client) -> None:
     booking = booked(lab)
     viewer = a_member(lab.project, Role.VIEWER)

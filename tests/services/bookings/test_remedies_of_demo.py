@@ -22,6 +22,7 @@ DAY = timedelta(days=1)
 NOW = datetime(2026, 11, 29, 13, 26, 1, tzinfo=UTC)
 
 
+@pytest.mark.turn
 def test_every_request_beyond_the_rules_of_the_demo_is_offered_something(real_db: Servers) -> None:
     """Too many GPUs, for too long, too far ahead, into a month without a budget, for more than the person's
     budget has left: each offer is admitted."""

@@ -32,6 +32,7 @@ class Solves:
         return bool(self._solve.called)
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("plant", [1], indirect=True)
 def test_turns_rest_until_time_or_a_change_may_change_the_plan(
     plant: Plant, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def aside(site: Snapshot, decide: Fragile) -> Collection[str]:
     return {each.booking for each in site.requests} - {each.booking for each in part.requests}
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize("culprits", [["b000"], ["b049"], ["b021"], ["b003", "b031"]])
 def test_only_those_on_which_it_fails_are_set_aside(culprits: list[str]) -> None:
     decide = Fragile(*culprits)

@@ -57,6 +57,7 @@ def run(path: Path, *options: str) -> str:
     return said.getvalue()
 
 
+@pytest.mark.turn
 def test_from_an_empty_database_to_the_first_running_booking(real_db: Servers, tmp_path: Path) -> None:
     with a_plant(tmp_path, gpus=1) as plant:
         with as_system():

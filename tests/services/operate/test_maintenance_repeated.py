@@ -91,6 +91,7 @@ def test_the_second_of_two_equal_times_is_the_first_start(plant: Plant, operator
     assert [each.ends for each in dates()] == [begins + 2 * HOUR, begins + DAY + 2 * HOUR]
 
 
+@pytest.mark.turn
 def test_every_date_is_kept_free_and_looked_ahead_at(plant: Plant, lab: Lab, operator: User) -> None:
     tomorrow = asked(plant, lab, 2, starts=NOW + DAY + 3 * HOUR)
     terms = repeated(NOW + 2 * HOUR, "FREQ=DAILY;COUNT=3", zone="UTC")
@@ -110,6 +111,7 @@ def test_every_date_is_kept_free_and_looked_ahead_at(plant: Plant, lab: Lab, ope
     nothing_is_broken()
 
 
+@pytest.mark.turn
 def test_owners_of_what_runs_into_more_than_one_date_are_told_once(
     plant: Plant, lab: Lab, operator: User
 ) -> None:

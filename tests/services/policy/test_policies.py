@@ -67,6 +67,7 @@ def test_every_tunable_has_its_range() -> None:
     assert policy_read(policy_tunables(Policy(1)), 1) == Policy(1)
 
 
+@pytest.mark.turn
 @given(JSON | NEAR)
 @settings(max_examples=300)
 def test_any_document_is_a_policy_or_a_sentence(document: object) -> None:

@@ -259,6 +259,7 @@ def ways_to_lose_access(live_portal: str, lab: Lab) -> dict[str, tuple[str, Call
     }
 
 
+@pytest.mark.turn
 def test_who_loses_access_hears_nothing_more_and_is_refused_at_once(
     live_portal: str, labs: tuple[Lab, Lab]
 ) -> None:

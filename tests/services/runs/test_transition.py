@@ -67,6 +67,7 @@ def test_a_step_that_the_table_lacks_is_refused_before_anything_is_written(lab: 
         assert not BookingEvent.objects.filter(booking=booking).exists()
 
 
+@pytest.mark.turn
 def test_every_step_clears_its_fields_and_keeps_all_others(lab: Lab) -> None:
     marks = {"alternatives": [1], "planned_places": [2], "reasons": [{"code": "x"}]}
     marks |= {"used_seconds": 3, "absent_seconds": 4, "absence_warnings": 1}

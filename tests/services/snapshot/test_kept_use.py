@@ -32,6 +32,7 @@ def a_run(dice: random.Random, lab: Lab, gpu: Gpu, since: datetime, until: datet
     return booking
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_kept_use_is_what_all_use_is() -> None:
     dice = random.Random(7)  # noqa: S311 (not for secrets)

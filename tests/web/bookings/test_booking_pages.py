@@ -153,6 +153,7 @@ def test_a_refused_booking_offers_what_would_work_as_one_click() -> None:
     assert "3g.40gb%20h100%20from%202026-11-17%2012%3A00%20to%2018%3A00" in card.href
 
 
+@pytest.mark.turn
 def test_foreign_hidden_and_missing_bookings_answer_the_same() -> None:
     member = a_member(a_project())
     foreign = a_booking(a_member(a_project(a_tenant())), now=NOW)

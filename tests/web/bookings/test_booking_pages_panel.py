@@ -17,16 +17,10 @@ from tenants.models import Membership, Quota, Role
 from tenants.web.frame import zone_of
 from tests.builders import a_member, a_project, a_tenant
 from tests.roles import as_owner, as_system
-from tests.web.bookings.panel import (
-    OPTION,
-    asked,
-    bookings_of,
-    form_of,
-    panel_client,
-    panel_site,
-)
+from tests.web.bookings.panel import OPTION, asked, bookings_of, form_of, panel_client, panel_site
 from tests.web.flat import flat
 
+pytestmark = pytest.mark.turn
 CATALOGUE = Catalogue((ClassEntry("h100", "H100 80 GB", (), 81_559, ("1g.10gb", "3g.40gb")),))
 
 

@@ -18,6 +18,7 @@ from tests.roles import as_system
 from tests.web.flat import flat
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_a_booking_says_what_it_waits_for_and_what_if_that_fails() -> None:
     lab = a_lab("helix")

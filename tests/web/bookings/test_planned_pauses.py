@@ -40,6 +40,7 @@ def _planned_over(member: Membership, gpu: str, starts_in: timedelta, now: datet
     return _change(waits, planned_places=[{"gpu": gpu, "profile": None, "start": 0, "size": 8}])
 
 
+@pytest.mark.turn
 def test_a_planned_pause_is_said_on_the_booking_and_on_all_lists_of_it() -> None:
     now, member = timezone.now(), a_member(a_project())
     (gpu,) = a_node(now=now, gpus=1).gpus.all()

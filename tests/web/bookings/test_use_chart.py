@@ -67,6 +67,7 @@ def page(booking: Booking, query: str = "") -> str:
     return answer.content.decode()
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_the_page_of_a_running_booking_shows_its_use_and_looks_again(
     running: tuple[Booking, Allocation],
@@ -115,6 +116,7 @@ def test_use_under_another_tenants_allocation_is_not_in_the_chart(
     assert "99 %" not in page(booking)
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_the_page_says_what_holds_the_work_up(running: tuple[Booking, Allocation]) -> None:
     booking, place = running

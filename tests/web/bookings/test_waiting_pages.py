@@ -35,6 +35,7 @@ def test_what_is_out_of_service_can_be_waited_for() -> None:
     assert (booking.state, booking.hold_amount) == ("requested", Decimal("28.8"))
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_a_full_window_is_waited_for_with_one_click() -> None:
     member = a_site()

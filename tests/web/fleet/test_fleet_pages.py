@@ -268,6 +268,7 @@ def test_the_list_of_decisions_says_what_came_of_each(
     assert "cdcdcdcdcdcd" not in page
 
 
+@pytest.mark.turn
 def test_more_nodes_make_no_more_queries(client: Client) -> None:
     now = timezone.now()
     member = a_member(a_project())

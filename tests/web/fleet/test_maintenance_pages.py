@@ -61,6 +61,7 @@ def test_a_page_without_a_link_of_its_own_lights_up_the_one_above(
     assert f'<a href="/ops/{above}" aria-current="page">' in _page(operator, f"/ops/{page}")
 
 
+@pytest.mark.turn
 def test_what_repeats_is_one_line_with_the_next_date_and_is_called_off_whole(
     operator: Client,
 ) -> None:
@@ -102,6 +103,7 @@ def test_what_repeats_needs_a_last_day(operator: Client) -> None:
     assert not Maintenance.objects.exists()
 
 
+@pytest.mark.turn
 def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> None:
     assert "No maintenance in the last" in _page(operator, "/ops/maintenance")
     looked = operator.post("/ops/maintenance", a_form())
@@ -118,6 +120,7 @@ def test_an_operator_looks_first_then_plans_then_calls_off(operator: Client) -> 
     assert "Cancelled" in _page(operator, "/ops/maintenance")
 
 
+@pytest.mark.turn
 def test_an_operator_changes_the_window_after_a_look(operator: Client) -> None:
     operator.post("/ops/maintenance", a_form("save"))
     row = Maintenance.objects.get()
@@ -191,6 +194,7 @@ def test_a_preview_names_who_would_be_broken_off(operator: Client) -> None:
     assert booking.label in page
 
 
+@pytest.mark.turn
 def test_what_is_lost_is_planned_only_when_as_much_was_agreed_to(operator: Client) -> None:
     now = timezone.now()
     node = Node.objects.get(name=NODE)

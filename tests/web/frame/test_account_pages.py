@@ -139,6 +139,7 @@ def test_all_own_tokens_are_revoked_at_once_and_nobody_elses() -> None:
         assert [token.user_id for token in live] == [other.user_id]
 
 
+@pytest.mark.turn
 def test_people_download_their_own_data_and_only_theirs() -> None:
     site = a_site()
     mine = {"project": "folding", "tier": "standard", "request": "1 h100 for 1h"}

@@ -63,6 +63,7 @@ def together(acts: list[Callable[[], int]]) -> list[int]:
         return sorted(threads.map(closing, acts))
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_a_code_of_another_account_opens_nothing() -> None:
     mara, noor = a_user("mara"), a_user("noor")
@@ -77,6 +78,7 @@ def test_a_code_of_another_account_opens_nothing() -> None:
     assert give(other, codes[0]) == 302, "the foreign try used nothing up"
 
 
+@pytest.mark.turn
 def test_a_code_and_an_answer_count_once_also_at_the_same_moment(real_db: Servers) -> None:
     mara = a_user("mara")
     _, totp, codes = enrolled(mara)
@@ -126,6 +128,7 @@ def test_a_stale_session_with_the_password_adds_no_factor() -> None:
         assert not PasskeyChallenge.objects.filter(use="add").exists()
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_whoever_knows_the_password_does_not_lock_the_owner_out() -> None:
     user = a_user("mara")
@@ -228,6 +231,7 @@ def test_a_passkey_is_added_only_by_the_browser_the_site_and_the_person_that_ask
     assert give_passkey(client, first.sign(question), "/second-factor") == 302
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_a_question_to_one_person_is_not_answered_by_another_or_in_a_frame() -> None:
     mara, noor = a_user("mara"), a_user("noor")
@@ -247,6 +251,7 @@ def test_a_question_to_one_person_is_not_answered_by_another_or_in_a_frame() -> 
     assert give_passkey(first, device.sign(own), "/second-factor") == 302
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_a_stale_session_gives_nobody_access() -> None:
     admin = a_tenant_admin(a_tenant("helix")).user

@@ -17,6 +17,7 @@ PAGES = {
 }
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", [str(UUID(int=9)), "²", ""])
 def test_a_row_that_is_not_there_is_not_found_by_its_name(client: Client, key: str) -> None:

@@ -135,6 +135,7 @@ def _guess(username: str, times: int, address: str = "10.0.0.9") -> list[int]:
     return [Client().post("/sign-in", form, REMOTE_ADDR=address).status_code for _ in range(times)]
 
 
+@pytest.mark.turn
 def test_nobody_locks_a_known_browser_out(client: Client) -> None:
     """Neither by the name nor from the same address, however many tries there are."""
     user = a_user()
@@ -174,6 +175,7 @@ def test_a_made_up_cookie_makes_no_known_browser(client: Client, value: str) -> 
     assert _post(client, user.username) == 429
 
 
+@pytest.mark.turn
 def test_the_cookie_of_one_account_is_none_for_another(client: Client) -> None:
     mara, jonas = a_user("mara"), a_user("jonas")
     _post(client, mara.username)
@@ -210,6 +212,7 @@ def test_a_made_up_forwarding_header_is_no_other_network(client: Client) -> None
     assert tries[-1] == 429
 
 
+@pytest.mark.turn
 def test_behind_a_trusted_proxy_each_person_has_an_own_address(client: Client, settings: Settings) -> None:
     """A rotated header is no way around: what the proxy saw stands at its right end."""
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
@@ -240,6 +243,7 @@ def test_pauses_double_and_end() -> None:
     assert waits == [15, 30, 60, 120]
 
 
+@pytest.mark.turn
 def test_one_network_that_tries_many_names_is_slowed_down_for_seconds() -> None:
     tries = [sign_in_try(Attempt(f"name-{each}", "10.0.0.1"), NOW) for each in range(ADDRESS.free + 2)]
     assert 0 < tries[-1] <= ADDRESS.longest_pause <= 30
@@ -247,6 +251,7 @@ def test_one_network_that_tries_many_names_is_slowed_down_for_seconds() -> None:
     assert sign_in_try(Attempt("name-x", "10.0.0.2"), NOW) == 0
 
 
+@pytest.mark.turn
 def test_fifty_wrong_names_lock_nobody_out_who_shares_the_address(client: Client) -> None:
     user = a_user()
     for each in range(50):

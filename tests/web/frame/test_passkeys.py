@@ -120,6 +120,7 @@ def test_a_passkey_of_another_person_and_nonsense_complete_no_sign_in() -> None:
         assert give(client, nonsense) == 422, nonsense
 
 
+@pytest.mark.turn
 def test_it_is_a_second_factor_and_a_step_up_and_is_renamed_and_removed() -> None:
     operator, victim = an_operator(), a_user("mara")
     client, device = with_passkey(operator)

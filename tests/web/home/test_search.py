@@ -42,6 +42,7 @@ def _mara() -> User:
     return user
 
 
+@pytest.mark.turn
 @pytest.mark.django_db
 def test_each_kind_is_found_by_any_of_its_words() -> None:
     project = a_project(name="Protein folding", slug="folding")

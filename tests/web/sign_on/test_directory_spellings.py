@@ -141,6 +141,7 @@ REFUSED: list[tuple[object, str]] = [
 ]
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(("operation", "kind"), REFUSED, ids=str)
 def test_what_cannot_be_applied_is_an_error_and_changes_nothing(
     directory: Directory, operation: object, kind: str
@@ -201,6 +202,7 @@ def test_two_people_never_have_one_user_name(directory: Directory) -> None:
     assert [each["id"] for each in found["Resources"]] == [invited.username]
 
 
+@pytest.mark.turn
 def test_the_name_of_an_invited_person_is_their_own_and_active_is_not(
     directory: Directory,
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_put_of_a_created_person_changes_what_it_names_and_nothing_else(direct
     assert directory.send("GET", ADA).said == renamed.said
 
 
+@pytest.mark.turn
 def test_two_people_or_groups_never_have_one_external_id(directory: Directory) -> None:
     """Else a directory that looks for it finds two, and switches off one of them."""
     bob = directory.send("GET", f"{USERS}/bob@helix").said
@@ -321,6 +324,7 @@ def test_every_spelling_takes_members_out_of_a_group(
     assert _is_lead(directory, "bob@helix") is is_bob_left
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     "operation",
     [

@@ -10,6 +10,7 @@ from tests.roles import as_system
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.turn
 def test_an_operator_closes_and_erases_an_account() -> None:
     tenant, operator = a_tenant("own"), Client()
     operator.force_login(an_operator())

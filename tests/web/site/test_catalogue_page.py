@@ -28,6 +28,7 @@ def refused(client: Client, sent: dict[str, str]) -> str:
     return answer.content.decode()
 
 
+@pytest.mark.turn
 def test_one_press_adds_all_known_models_that_wait(operator: Client) -> None:
     enrolled(an_inventory(a_gpu(0, "NVIDIA L4"), a_gpu(1, "NVIDIA H200"), a_gpu(2, "NVIDIA X100")))
     page = operator.get(URL).content.decode()
@@ -42,6 +43,7 @@ def test_one_press_adds_all_known_models_that_wait(operator: Client) -> None:
         assert dict(GpuModel.objects.values_list("slug", "memory_mb"))["t4"] == 15_360
 
 
+@pytest.mark.turn
 def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(operator: Client) -> None:
     enrolled(an_inventory(a_gpu(0, "NVIDIA L4")))
     operator.post(URL, {"act": "models-known"})

@@ -159,6 +159,7 @@ def test_a_weight_and_a_cap_are_set_and_the_share_stays(admin: Client, tenant: T
         assert Quota.objects.get(project=project).cap_gpu_hours == 500, "each form has its own part"
 
 
+@pytest.mark.turn
 @pytest.mark.parametrize(
     ("field", "text"),
     [
@@ -240,6 +241,7 @@ def _two(tenant: Tenant) -> None:
         a_quota(tenant, project=a_project(tenant, slug), guaranteed=guaranteed)
 
 
+@pytest.mark.turn
 def test_one_save_moves_gpus_from_one_project_to_another(admin: Client, tenant: Tenant) -> None:
     _two(tenant)
     form = _fields(admin.get("/t/own/quotas").content.decode())
@@ -250,6 +252,7 @@ def test_one_save_moves_gpus_from_one_project_to_another(admin: Client, tenant: 
         assert _guarantees(tenant) == shares
 
 
+@pytest.mark.turn
 def test_a_save_is_whole_or_nothing_and_keeps_what_was_typed(admin: Client, tenant: Tenant) -> None:
     _two(tenant)
     form = _fields(admin.get("/t/own/quotas").content.decode())
@@ -261,6 +264,7 @@ def test_a_save_is_whole_or_nothing_and_keeps_what_was_typed(admin: Client, tena
     assert again == form
 
 
+@pytest.mark.turn
 def test_what_nobody_edited_is_not_written_over_a_later_change(admin: Client, tenant: Tenant) -> None:
     _two(tenant)
     form = _fields(admin.get("/t/own/quotas").content.decode())
@@ -272,6 +276,7 @@ def test_what_nobody_edited_is_not_written_over_a_later_change(admin: Client, te
     assert _guarantees(tenant) == {"language": 1, "vision": 3}
 
 
+@pytest.mark.turn
 def test_many_changes_are_counted(admin: Client, tenant: Tenant) -> None:
     a_quota(tenant, guaranteed=8)
     form = {"act": "save"}

@@ -25,7 +25,7 @@ from tests.builders import (
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 SHARE = {"act": "set", "gpu_class": "h100", "project": "vision", "guaranteed": "", "borrow": ""}
 HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
 

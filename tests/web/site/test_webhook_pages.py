@@ -33,6 +33,7 @@ def the_webhook() -> Webhook:
         return Webhook.objects.get()
 
 
+@pytest.mark.turn
 def test_an_admin_makes_tries_and_deletes_one() -> None:
     tenant = a_tenant("helix")
     admin, base = signed_in(a_tenant_admin(tenant)), "/t/helix/settings/webhooks"
@@ -59,6 +60,7 @@ def test_an_admin_makes_tries_and_deletes_one() -> None:
     assert "private or reserved" in bad.content.decode()
 
 
+@pytest.mark.turn
 def test_messages_go_again_secrets_rotate_and_webhooks_are_deleted() -> None:
     admin, base = signed_in(a_tenant_admin(a_tenant("helix"))), "/t/helix/settings/webhooks"
     admin.post(base, FORM)
@@ -78,6 +80,7 @@ def test_messages_go_again_secrets_rotate_and_webhooks_are_deleted() -> None:
     assert admin.get(one).status_code == 404
 
 
+@pytest.mark.turn
 def test_leads_see_their_projects_and_others_nothing() -> None:
     project = a_project(a_tenant("helix"), "folding")
     lead, admin = a_member(project, Role.LEAD), a_tenant_admin(project.tenant)
@@ -100,6 +103,7 @@ def test_leads_see_their_projects_and_others_nothing() -> None:
     assert outsider.get(f"/t/north/settings/webhooks/{whole[-36:]}").status_code == 404
 
 
+@pytest.mark.turn
 def test_operators_make_and_see_those_of_the_platform() -> None:
     operator, base = Client(), "/ops/webhooks"
     operator.force_login(an_operator())

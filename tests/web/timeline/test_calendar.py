@@ -160,6 +160,7 @@ def test_the_days_of_a_gpu_show_each_booking_on_its_days() -> None:
     assert gpu_days(_read(mine, span), _look(span), "gpu-a1-01/9") is None
 
 
+@pytest.mark.turn
 def test_the_pages_lead_from_the_grid_to_the_days_of_a_gpu_and_to_the_month(client: Client) -> None:
     mine = a_member(a_project())
     a_node(now=NOW, gpus=2)

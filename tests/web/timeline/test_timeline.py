@@ -269,6 +269,7 @@ def _page(member: Membership, query: str = "") -> bytes:
     return response.content
 
 
+@pytest.mark.turn
 def test_the_page_of_28_gpus_and_a_day_is_small_and_asks_a_fixed_number_of_questions() -> None:
     now = timezone.now()
     mine = a_member(a_project())
@@ -351,6 +352,7 @@ def _fortnight(member: Membership, open_nodes: frozenset[str] | None = None) -> 
     return {row.key: row for group in grid_groups(timeline, look) for row in group.rows}
 
 
+@pytest.mark.turn
 def test_slot_rows_are_open_while_there_are_slices_and_one_bar_stands_for_later_ones() -> None:
     mine = a_member(a_project())
     first, second = a_node(now=NOW, gpus=2).gpus.all()
@@ -429,6 +431,7 @@ def test_the_names_of_14_days_have_room_and_no_midnight_is_a_clock() -> None:
     assert span.words == "17 Nov – 30 Nov"
 
 
+@pytest.mark.turn
 def test_the_portal_opens_no_more_rows_than_fit_a_look() -> None:
     mine = a_member(a_project())
     for number in range(9):
@@ -439,6 +442,7 @@ def test_the_portal_opens_no_more_rows_than_fit_a_look() -> None:
     assert all(row.hidden for row in _fortnight(mine).values() if row.kind == "gpu")
 
 
+@pytest.mark.turn
 def test_the_elements_of_an_array_are_one_bar_with_a_count() -> None:
     """They follow each other on a GPU; those that wait are one row."""
     mine = a_member(a_project())
