@@ -156,11 +156,12 @@ class SlurmPool:
         if not least:
             return Chosen(place)
         allowed = {name for name in self._free(view, bound) if _left(view.nodes[name]) >= least}
-        return Chosen("", tuple(sorted(view.reserved - allowed)))
+        # A reservation with FLEX lets jobs out of it.
+        return Chosen("", tuple(sorted(view.nodes.keys() - allowed)))
 
 
 class PoolSlot:
-    """See JobPlace. `last` is a node for what all have in common, while the slot has none."""
+    """See JobPlace. Without a node it has any, for what all have in common."""
 
     chooses = True
 

@@ -14,11 +14,13 @@ from agent.slurm.parse import Job, SlurmNode
 from agent.slurm.pool import Chosen, OneNode, PoolSlot, SlurmPool, job_prefix
 
 GPUS = 4
+OUTSIDE = "n9"
 
 
 @dataclass
 class FakeSlurm:
-    """Nodes with jobs; it starts what waits on any node that is allowed and has room."""
+    """Nodes with jobs, the first ones in the reservation; it starts what waits on any node that is allowed
+    and has room, as with FLEX."""
 
     chance: random.Random
     names: tuple[str, ...]
@@ -47,7 +49,7 @@ class FakeSlurm:
                 64_000,
                 "",
             )
-            for name in self.names
+            for name in (*self.names, OUTSIDE)
         }
         return View(dict(self.jobs), nodes, frozenset(self.names))
 
@@ -63,7 +65,7 @@ class FakeSlurm:
     def start(self, number: int) -> bool:
         """Starts a job where it can; False: nowhere."""
         job = self.jobs[number]
-        wanted = job.nodes or set(self.names) - set(self.excluded[number])
+        wanted = job.nodes or {*self.names, OUTSIDE} - set(self.excluded[number])
         free = [n for n in sorted(wanted - self.closed) if GPUS - self.used(n) >= (job.gpus or 0)]
         if free:
             self.jobs[number] = replace(job, state="RUNNING", nodes=frozenset({self.chance.choice(free)}))
@@ -124,12 +126,12 @@ def test_what_fits_a_slot_starts_at_once_wherever_slurm_likes() -> None:
 
 def test_a_killed_engine_knows_slots_by_the_names_of_jobs() -> None:
     slurm = FakeSlurm(random.Random(1), ("n1", "n2"))  # noqa: S311 (a game)
-    number = slurm.submit(f"{job_prefix('portal-1')}BK-1", 2, Chosen("", ("n1",)))
+    number = slurm.submit(f"{job_prefix('portal-1')}BK-1", 2, Chosen("", ("n1", OUTSIDE)))
     assert slurm.start(number)
     found = SlurmPool(slurm)  # type: ignore[arg-type]
     assert found.hosts(slurm.view()) == {"portal-1": "n2", "portal-2": "n1"}
     assert found.chosen("portal-1", slurm.view()) == Chosen("n2")
-    assert found.chosen("portal-2", slurm.view()) == Chosen("", ("n2",))
+    assert found.chosen("portal-2", slurm.view()) == Chosen("", ("n2", OUTSIDE))
 
 
 def test_work_of_others_and_closed_nodes_go_to_the_last_slots_without_work() -> None:
@@ -141,8 +143,8 @@ def test_work_of_others_and_closed_nodes_go_to_the_last_slots_without_work() -> 
     pool = SlurmPool(slurm)  # type: ignore[arg-type]
     assert pool.hosts(slurm.view()) == {"portal-1": "n3", "portal-2": "n1", "portal-3": "n2"}
     # One GPU fits both; four fit only where all are free.
-    assert pool.chosen("portal-1", slurm.view()) == Chosen("", ("n1", "n2"))
-    assert pool.chosen("portal-2", slurm.view()) == Chosen("", ("n2",))
+    assert pool.chosen("portal-1", slurm.view()) == Chosen("", ("n1", "n2", OUTSIDE))
+    assert pool.chosen("portal-2", slurm.view()) == Chosen("", ("n2", OUTSIDE))
     assert pool.chosen("portal-3", slurm.view()) == Chosen("n2")
     slot = PoolSlot(pool, "portal-4")
     assert slot.refusal(slurm.view()) == "Slurm's reservation portal has no node left for it"
