@@ -37,6 +37,13 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         metavar="NAME",
         help="with slurm: the reservation that holds the nodes for the portal (default: portal)",
     )
+    parser.add_argument(
+        "--granularity",
+        choices=("node", "pool"),
+        default=default("GPU_AGENT_GRANULARITY", "node"),
+        help="with slurm: who chooses the node of a job: the portal, or in a pool of equal nodes, which are"
+        " all of the reservation, Slurm (default: node)",
+    )
     slurmrestd_options(parser, environment)
     parser.add_argument(
         "--partition", default=default("GPU_AGENT_PARTITION"), metavar="NAME", help="with slurm: of the jobs"
@@ -129,6 +136,19 @@ def cores_refusal(options: argparse.Namespace) -> str:
         return f"{name} gives the cores of its nodes itself: book work without a GPU there, in {name}"
     if options.host_cores and options.host_memory <= 0:
         return "--host-cores needs --host-memory: MiB of the host for the bookings on them"
+    return ""
+
+
+def pool_refusal(options: argparse.Namespace) -> str:
+    """Returns why the options of a pool do not go together; empty where they do."""
+    if options.granularity != "pool":
+        return ""
+    if options.engine != "slurm":
+        return "--granularity pool is for --engine slurm"
+    if options.slurmrestd:
+        return "--granularity pool needs Slurm's commands: leave out --slurmrestd"
+    if options.nodes:
+        return "--granularity pool takes all nodes of the reservation: leave out --nodes"
     return ""
 
 

@@ -39,6 +39,9 @@ class Jobs(Protocol):
     def numbers(self) -> Mapping[str, int]:
         """Returns the job of each allocation."""
 
+    def hosts(self) -> Mapping[str, str]:
+        """Returns where the job of each allocation runs, if the scheduler has chosen it."""
+
     def ended(self) -> Mapping[str, str]:
         """Returns the allocations whose job ended by itself, and how."""
 

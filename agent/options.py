@@ -14,6 +14,7 @@ from agent.engine_options import (
     device_list_option,
     engine_options,
     leave_options,
+    pool_refusal,
 )
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
@@ -55,7 +56,7 @@ def options_parse(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     _protection_options(parser, environment)
     _metrics_options(parser, environment)
     options = parser.parse_args(arguments)
-    if refusal := cores_refusal(options):
+    if refusal := cores_refusal(options) or pool_refusal(options):
         parser.error(refusal)
     if options.command and options.engine == "device":
         parser.error("enrol is for --engine: the agent of one node enrols when it starts")

@@ -204,7 +204,7 @@ class Agent:
         jobs: Mapping[str, int] = {}
         if self._node.jobs is not None:
             jobs = self._node.jobs.numbers()
-            seen = dataclasses.replace(seen, scripts=self._node.jobs.scripts())
+            seen = dataclasses.replace(seen, scripts=self._node.jobs.scripts(), hosts=self._node.jobs.hosts())
         if self._node.stager is not None:
             seen = dataclasses.replace(seen, staging=dict(self._node.stager.fetching))
         self._reports.report(sender, self._outcomes, problems, self._clock.steady(), seen, jobs)

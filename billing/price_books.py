@@ -16,6 +16,7 @@ from billing.rules import UNITS_PER_GPU, cost_of
 from billing.words import refusal_text
 from tenants.platform.errors import Refused
 from tenants.platform.reference import by_version
+from tenants.platform.text import FIRST_CURRENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,11 @@ def price_book_after(now: datetime) -> PriceBook | None:
     return PriceBook.objects.filter(valid_from__gt=now).order_by("valid_from").first()
 
 
+@by_version
 def currency_latest() -> str:
-    """Returns the currency of the latest price book."""
-    return PriceBook.objects.order_by("-version").values_list("currency", flat=True).first() or "EUR"
+    """Returns the currency of the site: the first price book decides it, and all have the same one."""
+    latest = PriceBook.objects.order_by("-version").values_list("currency", flat=True)
+    return latest.first() or FIRST_CURRENCY
 
 
 def prices_of(book: PriceBook) -> dict[tuple[str, str], Decimal]:

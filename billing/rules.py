@@ -9,14 +9,14 @@ from itertools import pairwise
 from uuid import UUID
 
 from tenants.platform.errors import invalid
+from tenants.platform.text import CURRENCIES, CURRENCY_PATTERN, currency_named, currency_sentence
 from tenants.platform.words import refusal_text
 
 UNITS_PER_GPU = 56_000
 LEDGER_STEP = Decimal("0.000001")
 CENT = Decimal("0.01")
-CURRENCY_SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 
-_CURRENCY = re.compile(r"^(?:€|EUR)\s*|\s*(?:€|EUR)$")
+_CURRENCY = re.compile(rf"^(?:{CURRENCY_PATTERN})\s*|\s*(?:{CURRENCY_PATTERN})$", re.IGNORECASE)
 _GROUPED_DECIMAL = re.compile(r"[0-9]{1,3}(?:,[0-9]{3}){1,2}(?:\.[0-9]{1,6})?")
 _PLAIN_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
@@ -168,14 +168,16 @@ def _seconds_inside(period: Period, starts: datetime, ends: datetime) -> int:
     return max(0, int(inside.total_seconds()))
 
 
-def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
-    """Parses an amount as people write it: `1000`, `1000.50`, `1,800`, `€1,800.00`. Below 10⁹, at
-    most `places` places.
+def amount_parse(text: str, *, param: str, currency: str, places: int = 2) -> Decimal:
+    """Parses an amount as people write it: `1000`, `1000.50`, `1,800`, and in euros `€1,800.00`. Below
+    10⁹, at most `places` places.
 
     Raises:
-        Refused: `bad_amount` at `param` for anything else (signs, exponents, words, and commas
-            that don't separate thousands).
+        Refused: `bad_amount` at `param` for anything else (signs, exponents, words, another currency,
+            and commas that don't separate thousands).
     """
+    if currency_named(text) not in ("", currency):
+        raise invalid("bad_amount", currency_sentence(currency), param)
     text = _CURRENCY.sub("", text.strip()).strip()
     if _GROUPED_DECIMAL.fullmatch(text):
         text = text.replace(",", "")
@@ -188,7 +190,7 @@ def amount_parse(text: str, *, param: str, places: int = 2) -> Decimal:
 
 def money_text(amount: Decimal, currency: str) -> str:
     """The amount as `€1,204.50`: rounded half-even to cents, with the sign in front."""
-    sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
+    sign = CURRENCIES.get(currency) or f"{currency} "
     # The sum turns a negative zero, which has a sign of its own, into zero.
     rounded = amount.quantize(CENT, rounding=ROUND_HALF_EVEN) + 0
     return f"\u2212{sign}{-rounded:,}" if rounded < 0 else f"{sign}{rounded:,}"
@@ -203,7 +205,7 @@ def rate_text(amount: Decimal, currency: str) -> str:
     """A price as `€0.686`: all of its places, and at least cents."""
     if amount == amount.quantize(CENT):
         return money_text(amount, currency)
-    sign = CURRENCY_SYMBOLS.get(currency, f"{currency} ")
+    sign = CURRENCIES.get(currency) or f"{currency} "
     return f"{sign}{amount.normalize():f}"
 
 

@@ -82,6 +82,7 @@ _SENTENCES: dict[str, Sentence] = {
     (
         "price_book_overlaps"
     ): "Version %(version)s is valid from %(date)s %(valid_from)s UTC. Choose a later date.",
+    "currency_unknown": "Choose a currency of %(choices)s.",
     "price_missing": "Enter exactly one price for %(gpu_class)s in %(tier)s.",
     "bad_peak_hours": "Enter the hours in which peak prices count.",
     (

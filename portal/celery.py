@@ -50,7 +50,7 @@ class PortalTask(AnyTask):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Runs the task. The labels are read by the first sentence that needs one."""
-        names = class_names(_class_labels, _zone_labels, _host_classes)
+        names = class_names(_class_labels, _zone_labels, _host_classes, _currency)
         with _failures().noted(self.name, timezone.now), names:
             return super().__call__(*args, **kwargs)
 
@@ -78,6 +78,12 @@ def _host_classes() -> Collection[str]:
     from allocation.queries.fleet.catalogue import host_classes  # noqa: PLC0415 (not before Django)
 
     return host_classes()
+
+
+def _currency() -> str:
+    from billing.price_books import currency_latest  # noqa: PLC0415 (not before Django)
+
+    return currency_latest()
 
 
 app: "Celery[Task[Any, Any]]" = Celery("portal", task_cls=PortalTask)

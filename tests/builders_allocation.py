@@ -119,8 +119,8 @@ def a_policy(**tunables: int | dict[str, int]) -> PolicyVersion:
         return PolicyVersion.objects.create(number=number, document=tunables, state="live", created=NOW)
 
 
-def a_price_book(per_hour: Decimal = PRICE, *, valid_from: datetime = NOW) -> None:
-    """One price for an h100 in the tier `standard`."""
+def a_price_book(per_hour: Decimal = PRICE, *, valid_from: datetime = NOW, currency: str = "") -> None:
+    """One price for an h100 in the tier `standard`, in euros or in another currency."""
     a_gpu_class()
     a_tier()
     with as_system():
@@ -128,6 +128,7 @@ def a_price_book(per_hour: Decimal = PRICE, *, valid_from: datetime = NOW) -> No
             actor_id=None,
             valid_from=valid_from,
             prices={("h100", "standard"): per_hour},
+            currency=currency,
             now=valid_from,
         )
 

@@ -21,6 +21,9 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Name = Annotated[str, NAME_PATTERN]
 """Safe as a part of a Redis key and of a path: no slash, no colon, no leading dot."""
 
+HostName = Annotated[str, re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?")]
+"""The name of a host, or of a set of hosts; empty for none."""
+
 RackName = Annotated[str, re.compile(r"(?:[a-z0-9][a-z0-9-]{0,39})?")]
 """The name of a rack, empty when unknown."""
 

@@ -12,6 +12,7 @@ from wire.fields import (
     Count,
     Engine,
     HostLimits,
+    HostName,
     Label,
     Line,
     Milliseconds,
@@ -92,7 +93,8 @@ class Inventory:
     """The hardware of a node. `seq` is 0 in the unsigned inventory of an enrolment. Host cores and
     memory of bookings are `counted` in plans only, or also `enforced` on the node; `limits_note`
     says why they are not. `engine` gives the GPUs to bookings. `storage` is None where it was not
-    inspected. `rack` is where the scheduler of an engine says that it stands."""
+    inspected. `rack` is where the scheduler of an engine says that it stands. With a `pool` it
+    is a slot there: the engine chooses the node for its jobs."""
 
     kind: ClassVar[str] = "inventory"
     hostname: Plain
@@ -108,6 +110,7 @@ class Inventory:
     engine: Engine = dataclasses.field(default="device", metadata=ADDED)
     storage: NodeStorage | None = dataclasses.field(default=None, metadata=ADDED)
     rack: RackName = dataclasses.field(default="", metadata=ADDED)
+    pool: HostName = dataclasses.field(default="", metadata=ADDED)
     version: int = VERSION
 
 
@@ -155,7 +158,8 @@ class ReportedAllocation:
     clock: `since` the start of `state`, `noticed` the delivery of the notice, `saved` the owner's
     last report that everything is saved. `suspended`: its programs are suspended here. `steps` led
     to `ready`; they are sent until a report with them was delivered. `job` is the number of the job
-    by which the engine of the node holds the device. `staging`: data sets that are being fetched for it,
+    by which the engine of the node holds the device, and `host` where it runs, if the node is a slot of
+    a pool. `staging`: data sets that are being fetched for it,
     and that it waits for. `script` is said by one allocation of those of a script's job."""
 
     id: Name
@@ -170,6 +174,7 @@ class ReportedAllocation:
     job: int | None = dataclasses.field(default=None, metadata=ADDED)
     staging: tuple[DataName, ...] = dataclasses.field(default=(), metadata=ADDED)
     script: ReportedScript | None = dataclasses.field(default=None, metadata=ADDED)
+    host: HostName = dataclasses.field(default="", metadata=ADDED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from agent.slurm.access import slurm_open
 from agent.slurm.cluster import SlurmCluster, site_read
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
 from agent.slurm.jobs import BookingJobs, JobSettings
+from agent.slurm.pool import JobPlace, OneNode, PoolSlot, SlurmPool
 from agent.state.store import Store
 from wire import rack_name
 
@@ -60,25 +61,27 @@ class Slurm:
         slurm = slurm_open(options)
         self._cluster = SlurmCluster(slurm)
         self._site = site_read(slurm)
+        self._pool = SlurmPool(self._cluster) if options.granularity == "pool" else None
 
     @property
     def kind(self) -> wire.Engine:
         return "slurm"
 
     def nodes(self) -> list[str]:
-        found = sorted(self._cluster.view().reserved)
+        view = self._cluster.view()
+        found = sorted(view.reserved) if self._pool is None else self._pool.slots(view)
         if not found:
             reservation = self._cluster.commands.reservation
             raise ValueError(f"Slurm's reservation {reservation} holds no node: see --nodes")
         return found
 
     def hardware(self, options: argparse.Namespace) -> NodeHardware:
-        cluster, site = self._cluster, self._site
-        gpus = SlurmGpus(cluster, options.name, site, options.gpu_models)
+        cluster, site, place = self._cluster, self._site, self._place(options.name)
+        gpus = SlurmGpus(cluster, place, site, options.gpu_models)
 
         def jobs(account_of: Callable[[str], str | None], store: Store) -> BookingJobs:
             settings = JobSettings(
-                node=options.name,
+                place=place,
                 folder=options.state,
                 slot_of=gpus.slot,
                 account_of=account_of,
@@ -88,10 +91,13 @@ class Slurm:
                 logs=options.slurm_logs,
                 charges=options.slurm_account,
             )
-            gpus.jobs = BookingJobs(cluster, settings)
-            return gpus.jobs
+            found = gpus.jobs = BookingJobs(cluster, settings)
+            if self._pool is not None:
+                self._pool.add(options.name, lambda: found.numbers().values())
+            return found
 
-        node = cluster.view().nodes[options.name]
+        view = cluster.view()
+        node = view.nodes[place.host(view)]
         host = dataclasses.replace(
             host_read(options.name, inspect=False),
             cores=node.cores,
@@ -99,9 +105,15 @@ class Slurm:
             limits="counted" if site.limits_note else "enforced",
             limits_note=site.limits_note,
             engine="slurm",
-            rack=rack_name(node.rack or site.switches.get(node.name, "")),
+            rack="" if self._pool else rack_name(node.rack or site.switches.get(node.name, "")),
+            pool=self._pool.reservation if self._pool else "",
         )
         return _hardware(gpus, SlurmWatch(cluster, gpus), host, SlurmPrograms(cluster, gpus), jobs)
+
+    def _place(self, name: str) -> JobPlace:
+        if self._pool is not None:
+            return PoolSlot(self._pool, name)
+        return OneNode(name, self._cluster.commands.reservation)
 
     def doctor(self, options: argparse.Namespace) -> list[str]:
         access = {
@@ -112,6 +124,8 @@ class Slurm:
         given = [f"--{name}={value}" for name, value in access.items() if value]
         charged = ",".join(f"{whose}={account}" for whose, account in options.slurm_account.items())
         given += [f"--slurm-account={charged}"] if charged else []
+        # A slot is no node of its own: all nodes are looked at.
+        given += ["--nodes="] if self._pool else []
         return ["--reservation", options.reservation, *given]
 
 

@@ -19,7 +19,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
     """The host. `numa` returns the NUMA node next to a GPU, None when unknown, and `storage` what
-    programs can write to. `rack` is what an engine's scheduler says."""
+    programs can write to. `rack` is what an engine's scheduler says. With a `pool` it is a slot there."""
 
     name: str
     boot: str
@@ -31,6 +31,7 @@ class Host:
     numa: Callable[[wire.InventoryGpu], int | None] = lambda gpu: numa_node(gpu.pci)
     storage: Callable[[], wire.NodeStorage | None] = lambda: None
     rack: str = ""
+    pool: str = ""
 
 
 def host_read(name: str, *, inspect: bool = True) -> Host:
@@ -56,6 +57,7 @@ def inventory_take(host: Host, port: GpuPort) -> wire.Inventory:
         engine=host.engine,
         storage=host.storage(),
         rack=host.rack,
+        pool=host.pool,
     )
 
 

@@ -103,6 +103,10 @@ class BookingParts(ABC):
         """Returns nothing: a queue has a name and no number."""
         return {}
 
+    def hosts(self) -> dict[str, str]:
+        """Returns nothing: pods are on the node itself."""
+        return {}
+
     def scripts(self) -> dict[str, ReportedScript]:
         """Returns nothing: people submit pods of their own."""
         return {}

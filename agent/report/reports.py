@@ -106,6 +106,7 @@ def reported_allocations(
             saved=saved_at(held[name]),
             suspended=state.state == "empty" and name in suspended,
             job=jobs.get(name),
+            host=seen.hosts.get(name, ""),
             staging=seen.staging.get(name, ()) if state.state == "preparing" else (),
             script=seen.scripts.get(name),
         )

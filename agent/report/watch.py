@@ -28,6 +28,7 @@ class Observations:
     actions: tuple[wire.Enforcement, ...] = ()
     staging: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     scripts: Mapping[str, wire.ReportedScript] = dataclasses.field(default_factory=dict)
+    hosts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 NO_OBSERVATIONS = Observations()

@@ -89,12 +89,13 @@ class SlurmCommands:
             f"--uid={job.account}",
             # Without it the job has root's group, and its owner's own can't enter it.
             f"--gid={_group_of(job.account)}",
-            f"--nodelist={job.node}",
             f"--gres={gres_text(job.gpus)}",
             f"--time={job.minutes}",
             f"--job-name={job.name}",
             f"--comment={job.comment}",
         ]
+        options += [f"--nodelist={job.node}"] if job.node else []
+        options += [f"--exclude={','.join(job.excluded)}"] if job.excluded else []
         if job.cores:
             options.append(f"--cpus-per-task={job.cores}")
         if job.memory_mb:

@@ -14,6 +14,7 @@ from agent.ports.programs import ProcessOwner
 from agent.slurm.cluster import SlurmCluster, SlurmSite, View
 from agent.slurm.jobs import BookingJobs
 from agent.slurm.parse import Job, SlurmNode
+from agent.slurm.pool import JobPlace
 from wire import InventoryGpu
 
 log = logging.getLogger(__name__)
@@ -27,11 +28,11 @@ class SlurmGpus(PlacesPort):
     scheduler = "Slurm"
 
     def __init__(
-        self, cluster: SlurmCluster, node: str, site: SlurmSite, models: Mapping[str, tuple[str, int]]
+        self, cluster: SlurmCluster, place: JobPlace, site: SlurmSite, models: Mapping[str, tuple[str, int]]
     ) -> None:
         """Raises GpuError."""
         self._cluster = cluster
-        self._name = node
+        self._place = place
         self._site = site
         self._models = models
         self.jobs: BookingJobs | None = None
@@ -47,13 +48,14 @@ class SlurmGpus(PlacesPort):
         return self._slots.get(gpu, -1)
 
     def _node(self, view: View) -> SlurmNode:
-        found = view.nodes.get(self._name)
+        found = view.nodes.get(self._place.host(view))
         if found is None:
-            raise GpuError("lost", f"Slurm knows no node {self._name}")
+            raise GpuError("lost", f"Slurm knows no node {self._place.name}")
         return found
 
     def _numbered(self, node: SlurmNode) -> dict[str, int]:
-        return {gpu_uuid(self._site.name, node.name, index): index for index in range(len(node.types))}
+        name = self._place.name
+        return {gpu_uuid(self._site.name, name, index): index for index in range(len(node.types))}
 
     def driver(self) -> str:
         return self._site.version
@@ -82,7 +84,7 @@ class SlurmGpus(PlacesPort):
         node = self._node(view)
         slot = self._slots.get(gpu)
         if slot is None or slot >= len(node.types):
-            raise GpuError("lost", f"Slurm has no such GPU on {self._name}")
+            raise GpuError("lost", f"Slurm has no such GPU on {node.name}")
         if node.damage is not None:
             raise GpuError("lost", node.damage)
         jobs = self._on(slot, view)
@@ -101,11 +103,7 @@ class SlurmGpus(PlacesPort):
         return partners_refusal(self.jobs.partners(slot), self.jobs.leaving, self._takers(view).keys())
 
     def _withheld(self, node: SlurmNode, view: View) -> str | None:
-        if node.closure is not None:
-            return node.closure
-        if self._name not in view.reserved:
-            return f"{self._name} is not in Slurm's reservation {self._cluster.commands.reservation}"
-        return None
+        return node.closure if node.closure is not None else self._place.refusal(view)
 
     def _on(self, slot: int, view: View) -> tuple[Job, ...]:
         mine = self.jobs.on(slot, view) if self.jobs is not None else ()
@@ -117,11 +115,11 @@ class SlurmGpus(PlacesPort):
     def _takers(self, view: View) -> dict[int, Job]:
         """Returns the jobs of others by the place that they take: the last free ones."""
         known = [] if self.jobs is None else [each for each in self.jobs.known if not each.over]
-        ours = {each.job for each in known}
+        ours, host = {each.job for each in known}, self._place.host(view)
         others = [
             job
             for job in view.jobs.values()
-            if self._name in job.nodes and job.id not in ours and not job.is_over and not job.is_waiting
+            if host in job.nodes and job.id not in ours and not job.is_over and not job.is_waiting
         ]
         takers = [job for job in others for _ in range(job.gpus or 0)]
         unclear = next((job for job in others if job.gpus is None), None)

@@ -21,6 +21,7 @@ from agent.ports.handover import booking_full_name
 from agent.slurm.charges import account_charged, refusal_of
 from agent.slurm.cluster import SlurmCluster, View
 from agent.slurm.parse import Job
+from agent.slurm.pool import JobPlace, job_prefix
 from agent.slurm.port import Submission
 from agent.slurm.scripts import (
     BY_THEMSELVES,
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 FILE = "jobs.json"
 # Slurm ends a job by itself so much after its booking, should the agent be dead by then.
 _SLACK_MINUTES = 1
-_MARK = "portal"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class BookingJob:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """One node of Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
+    """One node of the portal in Slurm. `slot_of` gives the index of a GPU by its UUID, `account_of` the local
     account of a member, `epoch` that of the document. `now` is in Unix seconds, `notice` the signal
     of a pause. `script_of` returns the script of a booking by its full name, `logs` is the folder of
     what scripts write, and `charges` the accounts of Slurm of organisations and projects."""
 
-    node: str
+    place: JobPlace
     folder: Path
     slot_of: Callable[[str], int]
     account_of: Callable[[str], str | None]
@@ -95,7 +95,7 @@ class BookingJobs:
     def __init__(self, cluster: SlurmCluster, settings: JobSettings) -> None:
         """Raises StoreError when there is a file of jobs that can't be read."""
         self._cluster = cluster
-        self._node = settings.node
+        self._place = settings.place
         self._settings = settings
         self._path = settings.folder / FILE
         self._jobs = self._load()
@@ -136,6 +136,15 @@ class BookingJobs:
     def numbers(self) -> dict[str, int]:
         """Returns the job of each allocation."""
         return {name: each.job for each in self._jobs.values() for name in each.allocations if not each.over}
+
+    def hosts(self) -> dict[str, str]:
+        """Returns the node that Slurm has chosen for the job of each allocation."""
+        if not self._place.chooses:
+            return {}
+        jobs = self._cluster.last.jobs
+        running = [each for each in self._jobs.values() if not each.over and each.job in jobs]
+        found = {name: min(jobs[each.job].nodes, default="") for each in running for name in each.allocations}
+        return {name: host for name, host in found.items() if host}
 
     def ended(self) -> dict[str, str]:
         """Returns the allocations whose job ended although their booking runs, and how."""
@@ -226,7 +235,7 @@ class BookingJobs:
     def _strays_cancel(self, view: View) -> list[str]:
         """Cancels jobs of this node that were made for bookings, and that no booking has: their
         record was lost, or they were submitted twice."""
-        reservation, mine = self._cluster.commands.reservation, f"{_MARK}:{self._node}:"
+        reservation, mine = self._cluster.commands.reservation, job_prefix(self._place.name)
         strays = [
             job
             for job in view.jobs.values()
@@ -341,17 +350,17 @@ class BookingJobs:
         return min((job.id for job in same if job.is_held), default=None)
 
     def _types(self, slots: Iterable[int], view: View) -> tuple[str, ...]:
-        node = view.nodes.get(self._node)
+        node = view.nodes.get(self._place.host(view))
         types = () if node is None else node.types
         if any(slot >= len(types) for slot in slots):
-            raise GpuError("lost", f"GPUs of {self._node} that Slurm knows: {len(types)}")
+            raise GpuError("lost", f"GPUs of {self._place.name} that Slurm knows: {len(types)}")
         return tuple(types[slot] for slot in slots)
 
     def _submit(self, wanted: WantedBooking, account: str, types: tuple[str, ...]) -> int:
         job = Submission(
             name=self._name(wanted),
             account=account,
-            node=self._node,
+            node="",
             gpus=types,
             cores=sum(each.cores for each, _ in wanted.parts),
             memory_mb=sum(each.memory_mb for each, _ in wanted.parts),
@@ -361,10 +370,13 @@ class BookingJobs:
         )
         if refusal := refusal_of(self._cluster.associations, account, job.charged):
             raise OSError(refusal)
-        try:
-            number = self._cluster.commands.submit(job, self._batch(wanted, account))
-        finally:
-            self._cluster.changed()
+        script = self._batch(wanted, account)
+        with self._place.choosing() as chosen:
+            job = dataclasses.replace(job, node=chosen.node, excluded=chosen.excluded)
+            try:
+                number = self._cluster.commands.submit(job, script)
+            finally:
+                self._cluster.changed()
         log.info("job %d of Slurm is for %s", number, job.name)
         return number
 
@@ -378,7 +390,7 @@ class BookingJobs:
 
     def _name(self, wanted: WantedBooking) -> str:
         """Returns a name that no other run of any booking has."""
-        return f"{_MARK}:{self._node}:{booking_full_name(wanted.first)}:{wanted.first.id}"
+        return f"{job_prefix(self._place.name)}{booking_full_name(wanted.first)}:{wanted.first.id}"
 
     # On disk.
 

@@ -11,7 +11,8 @@ from agent.slurm.parse import Job, SlurmNode
 @dataclasses.dataclass(frozen=True, slots=True)
 class Submission:
     """A job to be submitted, held. `gpus` are their types; `minutes` its time limit. `charged` is the account
-    of Slurm that it is charged to; empty: the owner's own."""
+    of Slurm that it is charged to; empty: the owner's own. Without a `node` Slurm chooses one that is not
+    `excluded`."""
 
     name: str
     account: str
@@ -22,6 +23,7 @@ class Submission:
     minutes: int
     comment: str
     charged: str = ""
+    excluded: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

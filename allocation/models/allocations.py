@@ -86,6 +86,13 @@ class Allocation(models.Model):
     job = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="Number of the job by which the node's engine holds the device."
     )
+    host = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Where that job runs, if its node is a slot of a pool; else empty.",
+    )
     agent_steps = models.JSONField(
         null=True,
         blank=True,

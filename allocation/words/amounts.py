@@ -13,7 +13,7 @@ from typing import Any
 
 from allocation.rules.ask.words.times import duration_words
 from allocation.rules.pools import class_of
-from allocation.words.where import where_said, zone_names
+from allocation.words.where import site_currency, where_said, zone_names
 from solver.reasons.reason import Fact
 from tenants.platform.nouns import core_classes, plural, unit_noun
 
@@ -33,17 +33,23 @@ _read: ContextVar[Read] = ContextVar("class_names", default=dict)
 
 @contextmanager
 def class_names(
-    read: Read, zones: Read = dict, cores: Callable[[], Collection[str]] = frozenset
+    read: Read,
+    zones: Read = dict,
+    cores: Callable[[], Collection[str]] = frozenset,
+    currency: Callable[[], str] = str,
 ) -> Iterator[None]:
     """Sentences have the labels of classes by slug that `read` returns, the names of zones that `zones`
-    does, and cores for the classes of `cores`. Each is called once, by the first sentence that needs it."""
+    does, cores for the classes of `cores`, and the site's `currency`. Each is called once, by the first
+    sentence that needs it."""
     token, of_zones = _read.set(cache(read)), zone_names.set(cache(zones))
+    of_money = site_currency.set(cache(currency))
     try:
         with core_classes(cores):
             yield
     finally:
         _read.reset(token)
         zone_names.reset(of_zones)
+        site_currency.reset(of_money)
 
 
 def class_name(slug: str) -> str:

@@ -37,7 +37,7 @@ SENTENCES: dict[str, Sentence] = {
     "ask_whole_node": "Nodes can't be booked as a whole. Give a number of GPUs and “same node”.",
     "ask_node_number": "The number of nodes can't be chosen. Give the number of GPUs.",
     "ask_two_requests": "These are two requests. Send them one after the other.",
-    "ask_currency": "Amounts are in EUR.",
+    "ask_currency": "Amounts of this site are in %(currency)s.",
     "ask_money": "A request has no limit of money: each option shows its price.",
     "ask_hour_h": "“%(token)s” is a duration. Write the time as “%(clock)s”.",
     "ask_one_or_other": "Do you mean %(first)s or %(last)s?",

@@ -10,6 +10,8 @@ from tenants.platform.nouns import Sentence
 
 zone_names: ContextVar[Callable[[], Mapping[str, str]]] = ContextVar("zone_names", default=dict)
 """The names of zones by slug; `class_names` sets it."""
+site_currency: ContextVar[Callable[[], str]] = ContextVar("site_currency", default=str)
+"""The currency of the site; `class_names` sets it."""
 
 
 def zone_name(slug: str) -> str:
@@ -18,10 +20,11 @@ def zone_name(slug: str) -> str:
 
 
 def energy_words(facts: Mapping[str, Any]) -> str:
-    """`It starts at 02:00 instead of 22:00, for cheaper energy in Basel: 0.12 instead of 0.31 EUR …`"""
+    """`It starts at 02:00 instead of 22:00, for cheaper energy in Basel: 0.12 instead of 0.31 CHF …`"""
     if facts["prefers"] == "price":
         amounts = {name: f"{facts[name] / 10_000:.4f}".rstrip("0").ljust(4, "0") for name in _COSTS}
-        energy, costs = "cheaper energy", "%(cost)s instead of %(cost_before)s EUR per kWh"
+        energy, costs = "cheaper energy", "%(cost)s instead of %(cost_before)s"
+        costs += f" {site_currency.get()()} per kWh".replace("  ", " ")
     else:
         amounts = {name: str(facts[name]) for name in _COSTS}
         energy, costs = "cleaner energy", "%(cost)s instead of %(cost_before)s g of CO2 per kWh"

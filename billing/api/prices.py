@@ -81,6 +81,18 @@ class PriceBookNew(Strict):
     setup_fees = SetupFeeOut(many=True, required=False, default=list)
 
 
+class FirstPrices(PriceBookNew):
+    """A new version, which is perhaps the first one."""
+
+    currency = Text(
+        required=False,
+        max_length=3,
+        default="",
+        allow_blank=True,
+        help_text="The first price book decides the currency of the site, such as `CHF`; without it EUR.",
+    )
+
+
 class PriceBooks(ApiView):
     """All versions, the latest first."""
 
@@ -109,12 +121,12 @@ class PriceBooks(ApiView):
         "Publish the first prices, or those of what is new (operators)",
         answer=PriceBookOut,
         status=201,
-        request=PriceBookNew,
+        request=FirstPrices,
     )
     def post(self, request: Request) -> HttpResponseBase:
         """Publishes a version that changes no price. A change of prices is written as a draft,
         which another operator publishes: `POST /price-books/drafts`."""
-        sent = self.sent(PriceBookNew)
+        sent = self.sent(FirstPrices)
         terms = draft_terms(sent)
 
         def work() -> Response:
@@ -129,6 +141,7 @@ class PriceBooks(ApiView):
                     slices=terms.slices,
                     setup=terms.setup,
                     note=terms.note,
+                    currency=sent["currency"],
                     now=self.now,
                 )
                 return Response(book_shown(book), status=201)

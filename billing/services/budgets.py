@@ -9,6 +9,7 @@ from typing import Any
 from django.db import IntegrityError, connection, transaction
 
 from billing.models import Account, Budget, Transfer
+from billing.price_books import currency_latest
 from billing.queries import OWNERS, budget_name
 from billing.rules import (
     LEDGER_STEP,
@@ -108,7 +109,7 @@ def _budget_for(owner: BudgetOwner, period: Period) -> tuple[Budget, Decimal]:
     if touching:
         raise _overlaps(touching[0])
     # It becomes limited when it has its amount: what stands is counted before.
-    account = Account.objects.create(tenant_id=owner.tenant_id, kind="budget")
+    account = Account.objects.create(tenant_id=owner.tenant_id, kind="budget", currency=currency_latest())
     budget = Budget(
         **asdict(owner),
         level=owner.level,

@@ -7,14 +7,15 @@ from decimal import Decimal
 
 from django.db import IntegrityError, transaction
 
-from billing.models import Price, PriceBook
+from billing.models import Account, Price, PriceBook
 from billing.peak_text import peak_hours_text
-from billing.price_books import peak_prices_of, prices_of
+from billing.price_books import currency_latest, peak_prices_of, prices_of
 from billing.rates import NO_PEAKS, PeakHours
 from billing.words import refusal_text
 from tenants.audit import audit_everywhere
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid, text_within
+from tenants.platform.text import CURRENCIES, FIRST_CURRENCY, currency_sentence
 
 MAX_ADVANCE = timedelta(days=3653)
 MOST = 1_000_000
@@ -55,15 +56,17 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
     slices: SlicePrices = NO_SLICES,
     setup: SetupFees = NO_FEES,
     note: str = "",
+    currency: str = "",
     now: datetime,
 ) -> PriceBook:
     """Adds a version of all prices, by (class, tier), in force from `valid_from` on.
 
-    Existing bookings keep their price. Writes to the platform's log and to every tenant's.
+    Existing bookings keep their price. The first version decides the currency of the site. Writes to
+    the platform's log and to every tenant's.
 
     Raises:
         Refused: `price_book_past`, `price_book_far`, `price_book_overlaps`, `price_missing`,
-            `bad_amount`, `bad_peak_hours`, `price_book_raced`.
+            `bad_amount`, `bad_peak_hours`, `bad_currency`, `price_book_raced`.
     """
     latest = price_book_check(
         valid_from=valid_from, prices=prices, peaks=peaks, slices=slices, setup=setup, now=now
@@ -71,7 +74,7 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
     book = PriceBook(
         version=latest.version + 1 if latest else 1,
         valid_from=valid_from,
-        currency=latest.currency if latest else "EUR",
+        currency=_currency_checked(currency),
         note=text_within(note, 200, "note"),
         published_at=now,
         peak_zone=peaks.hours.zone,
@@ -92,6 +95,19 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
         },
     )
     return book
+
+
+def _currency_checked(currency: str) -> str:
+    """The currency of a new version: that of the site, which its first version may choose."""
+    first = PriceBook.objects.order_by("version").first()
+    account = Account.objects.exclude(currency=currency or currency_latest()).first()
+    kept = first.currency if first else account.currency if account else ""
+    if kept and currency not in ("", kept):
+        raise invalid("bad_currency", currency_sentence(kept), "currency")
+    if currency and currency not in CURRENCIES:
+        choices = ", ".join(CURRENCIES)
+        raise invalid("bad_currency", refusal_text("currency_unknown", choices=choices), "currency")
+    return currency or kept or FIRST_CURRENCY
 
 
 def _version_insert(book: PriceBook) -> None:

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from billing.access import access_owner, budgets_visible, require_budget_right
 from billing.models import Budget, Campaign
+from billing.price_books import currency_latest
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import (
     BudgetOwner,
@@ -307,7 +308,7 @@ def _terms(form: QueryDict) -> BudgetTerms:
     is_full = "owner" in form
     return BudgetTerms(
         period=_period(form),
-        amount=amount_parse(form.get("amount", ""), param="amount"),
+        amount=amount_parse(form.get("amount", ""), param="amount", currency=currency_latest()),
         warn_percent=None if is_full else _warn_percent(form.get("warn_percent", "")),
         is_hard=form.get("kind") != "soft" if is_full else None,
         is_repeated="is_repeated" in form if is_full else None,

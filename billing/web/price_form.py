@@ -9,6 +9,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from billing.peak_text import peak_hours_read, peak_hours_text
+from billing.price_books import currency_latest
 from billing.rules import amount_parse
 from billing.services import DraftTerms, Peaks, price_param, setup_param
 from billing.words import refusal_text
@@ -127,19 +128,24 @@ def _zone_and_begin(terms: DraftTerms) -> tuple[str, str]:
     return zone, "" if begins is None else timezone.localtime(begins).strftime(LOCAL)
 
 
+def _price(text: str, name: str, currency: str) -> Decimal:
+    return amount_parse(text, param=name, currency=currency, places=PRICE_PLACES)
+
+
 def price_form_read(form: QueryDict, profiles: Profiles, before: DraftTerms) -> DraftTerms:
     """The terms that the form sends in place of those before. Raises Refused at the field of a fault."""
     prices, peaks, slices = {}, {}, {}
+    currency = currency_latest()
 
     def price(name: str) -> Decimal | None:
         text = form.get(name, "").strip()
-        return amount_parse(text, param=name, places=PRICE_PLACES) if text else None
+        return _price(text, name, currency) if text else None
 
     for gpu_class in GpuClass.objects.all():
         for tier in Tier.objects.all():
             key = gpu_class.slug, tier.slug
             name = price_param(*key)
-            prices[key] = amount_parse(form.get(name, ""), param=name, places=PRICE_PLACES)
+            prices[key] = _price(form.get(name, ""), name, currency)
             if (peak := price(price_param(*key, is_peak=True))) is not None:
                 peaks[key] = peak
             for profile in profiles.get(gpu_class.slug, ()):

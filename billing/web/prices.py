@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from billing.models import PriceBook, PriceDraft
 from billing.peak_text import peak_words
-from billing.price_books import peak_prices_of, price_book_after, price_book_at, prices_of
+from billing.price_books import currency_latest, peak_prices_of, price_book_after, price_book_at, prices_of
 from billing.rules import money_text
 from billing.services import draft_changes, is_outdated, price_draft_create, slices_of
 from tenants.access import Actor
@@ -62,7 +62,7 @@ def _prices_shown(now: datetime) -> dict[str, Any]:
     today = prices_of(book) if book else {}
     peaks = peak_prices_of(book) if book else {}
     next_prices = prices_of(coming) if coming else {}
-    currency = book.currency if book else "EUR"
+    currency = currency_latest()
     rows = [
         (
             gpu_class,

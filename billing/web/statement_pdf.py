@@ -32,14 +32,15 @@ def statement_pdf(
     title: str,
     facts: Sequence[str],
     lines: Iterable[StatementLine],
+    currency: str,
     file: IO[bytes],
     notes: Sequence[str] = (),
 ) -> None:
-    """Writes a title, a line for each fact, the lines of the statement, their sum, and notes."""
-    pages, total, currency, has_cores = _Pages(title, facts, file), Totals(), "EUR", False
+    """Writes a title, a line for each fact, the statement's lines, their sum in the currency, and notes."""
+    pages, total, has_cores = _Pages(title, facts, file), Totals(), False
     for line in lines_by_class(lines):
         total.add(line)
-        currency, has_cores = line.currency, has_cores or line.core_hours is not None
+        has_cores = has_cores or line.core_hours is not None
         pages.row(_cells(line))
     count = "1 line" if total.lines == 1 else f"{total.lines:,} lines"
     if total.rounded != total.amount:

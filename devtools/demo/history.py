@@ -23,6 +23,7 @@ from allocation.services.record.open_pauses import OPEN
 from allocation.services.runs.no_shows import presence_watch
 from allocation.services.snapshot.kept import snapshot_keeper
 from allocation.words.amounts import class_names
+from billing.price_books import currency_latest
 from devtools.demo.nodes import DemoFleet
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
@@ -122,7 +123,7 @@ def _clock_due(after: datetime, turn: timedelta) -> Iterator[datetime]:
 
 def _housekeeping(now: datetime) -> None:
     """Runs the other periodic tasks. Their sentences name classes by labels, as in a worker."""
-    with class_names(class_labels, zone_labels):
+    with class_names(class_labels, zone_labels, currency=currency_latest):
         outbox_relay(now)
         mails_send(now)
     usage_roll_up(now)

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.words.amounts import class_names
+from billing.price_books import currency_latest
 
 
 class ClassNamesMiddleware:
@@ -16,5 +17,5 @@ class ClassNamesMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Returns the view's response. The labels are read by the first sentence that needs one."""
-        with class_names(class_labels, zone_labels, host_classes):
+        with class_names(class_labels, zone_labels, host_classes, currency_latest):
             return self.get_response(request)

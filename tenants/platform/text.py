@@ -1,5 +1,6 @@
-"""Invisible characters, typed numbers and formulas: one rule for pages, REST, names and files."""
+"""Invisible characters, typed numbers, currencies and formulas: one rule for pages, REST, names and files."""
 
+import re
 import unicodedata
 
 from tenants.platform.words import refusal_text
@@ -10,8 +11,32 @@ _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # Joiners are needed in some scripts and between the parts of an emoji.
 _JOINERS = "\u200c\u200d"
 _MOST_DIGITS = 18
+FIRST_CURRENCY = "EUR"
+"""The currency of a site whose first price book names none, and of the shipped prices."""
+CURRENCIES = {
+    "EUR": "€",
+    "USD": "$",
+    "GBP": "£",
+    **dict.fromkeys(("CHF", "SEK", "NOK", "DKK", "PLN", "CZK", "CAD", "AUD", "NZD", "SGD", "INR"), ""),
+}
+"""Currencies with cents, and their symbols."""
+CURRENCY_PATTERN = "|".join([*CURRENCIES, *(re.escape(each) for each in CURRENCIES.values() if each)])
 # What a spreadsheet reads as the beginning of a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def currency_named(text: str) -> str:
+    """The first currency that a text names by its code or symbol; "" when there is none."""
+    found = re.search(rf"(?<![a-z])(?:{CURRENCY_PATTERN})(?![a-z])", text, re.IGNORECASE)
+    if found is None:
+        return ""
+    codes = {symbol: code for code, symbol in CURRENCIES.items() if symbol}
+    return codes.get(found[0], found[0].upper())
+
+
+def currency_sentence(currency: str) -> str:
+    """What is said about an amount in another currency."""
+    return refusal_text("amount_currency", currency=currency)
 
 
 def first_invisible(text: str) -> str:

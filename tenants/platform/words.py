@@ -62,6 +62,7 @@ _SENTENCES: dict[str, Sentence] = {
         "Write the amount in digits with a point, such as 1800.50 or 1,800.50: below one billion, "
         "without signs or exponents."
     ),
+    "amount_currency": "Amounts of this site are in %(currency)s.",
     "amount_places": "Use at most %(places)s digits after the point.",
     "bad_peak_hours": "Write the hours as days and whole hours, such as “Mon-Fri 8-20, Sat 10-14”.",
     "bad_zone": "Enter a time zone such as Europe/Berlin.",

@@ -232,7 +232,7 @@ def test_a_pdf_has_core_hours_of_work_without_a_gpu() -> None:
 
 def pdf_of(lines: list[StatementLine]) -> bytes:
     file = BytesIO()
-    statement_pdf("Statement", ["Helix"], lines, file)
+    statement_pdf("Statement", ["Helix"], lines, "EUR", file)
     return file.getvalue()
 
 

@@ -60,6 +60,7 @@ from allocation.services.bookings.dependencies import dependencies_add
 from allocation.services.bookings.requests import ArrayRequest
 from allocation.services.quotes.changes import change_quote
 from allocation.words.amounts import class_names
+from billing.price_books import currency_latest
 from tenants.access import Actor, access_project
 from tenants.api.base import ApiView, list_response
 from tenants.api.idempotency import booking_id
@@ -130,7 +131,7 @@ class Bookings(ApiView):
                 answer = quote_data(self.actor, sent, self.now)
             return Response(answer, headers={"Preference-Applied": "dry-run"})
 
-        @class_names(class_labels, zone_labels, host_classes)
+        @class_names(class_labels, zone_labels, host_classes, currency_latest)
         def work() -> Response:
             body = with_array(self.actor, sent, self.now)
             wanted = booking_request_of(self.actor, body, self.now)

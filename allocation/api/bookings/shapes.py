@@ -113,6 +113,9 @@ class AllocationOut(serializers.Serializer[Any]):
     job = serializers.IntegerField(
         allow_null=True, help_text="Number of the Slurm job that holds the device. Null elsewhere."
     )
+    host = serializers.CharField(
+        help_text="Where that job runs, if the node is a slot of a pool, whose engine chooses it; else empty."
+    )
     error = serializers.CharField()
 
 

@@ -232,7 +232,7 @@ class EngineOut(serializers.Serializer[Any]):
     )
     granularity = serializers.CharField(
         help_text="`device`: a booking has the GPUs that the portal names; `node`: the engine chooses "
-        "among those of the node."
+        "among those of the node; `pool`: the engine chooses the host, too."
     )
     versions = serializers.ListField(
         child=serializers.CharField(), help_text="Of the drivers, or of the scheduler."

@@ -22,7 +22,8 @@ from billing.api.prices import (
     content_shown,
     draft_terms,
 )
-from billing.models import PriceBook, PriceDraft
+from billing.models import PriceDraft
+from billing.price_books import currency_latest
 from billing.services import (
     DraftTerms,
     draft_changes,
@@ -185,8 +186,7 @@ class PriceDraftEffect(OperatorView):
         """Recomputes last month's charges at the prices of the draft, by project."""
         with self.operator_tx():
             terms = DraftTerms.of_draft(_draft(draft_id))
-            currencies = PriceBook.objects.order_by("-version").values_list("currency", flat=True)
-            prices = terms.current(currencies.first() or "EUR")
+            prices = terms.current(currency_latest())
             return Response(PriceEffectOut(price_effect(prices, last_month(self.now))).data)
 
 

@@ -18,7 +18,9 @@ from django.conf import settings
 
 from allocation.features.capacity.rules import Offer
 from allocation.words.refusals import refusal_text
+from billing.price_books import currency_latest
 from tenants.platform.errors import Refused
+from tenants.platform.text import currency_sentence
 
 PREFIX = "gpu-burst"
 _PROVIDER = {
@@ -111,7 +113,7 @@ def providers() -> tuple[Provider, ...]:
         return ()
     path = Path(settings.PROVIDERS_FILE)
     try:
-        return _read(path, path.stat().st_mtime_ns)
+        return _read(path, path.stat().st_mtime_ns, currency_latest())
     except (OSError, ProvidersFault) as error:
         raise Refused(
             "providers_invalid", refusal_text("providers_invalid", error=error), owner="operator"
@@ -124,26 +126,27 @@ def offers() -> list[Offer]:
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, _changed: int) -> tuple[Provider, ...]:
-    return providers_parse(path.read_text(encoding="utf-8"))
+def _read(path: Path, _changed: int, currency: str) -> tuple[Provider, ...]:
+    return providers_parse(path.read_text(encoding="utf-8"), currency)
 
 
-def providers_parse(text: str) -> tuple[Provider, ...]:
-    """Reads the file. Raises ProvidersFault."""
+def providers_parse(text: str, currency: str) -> tuple[Provider, ...]:
+    """Reads the file of a site with the currency. Raises ProvidersFault."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProvidersFault(str(error)) from None
     _check("", values, {"provider": list}, ("provider",))
-    found = tuple(_provider(f"provider[{n}]", each) for n, each in enumerate(values["provider"]))
+    found = tuple(_provider(f"provider[{n}]", each, currency) for n, each in enumerate(values["provider"]))
     if len({each.name for each in found}) < len(found):
         raise ProvidersFault("provider: two have the same name")
     return found
 
 
-def _provider(at: str, row: Mapping[str, Any]) -> Provider:
+def _provider(at: str, row: Mapping[str, Any], currency: str) -> Provider:
     _check(at, row, _PROVIDER, _PROVIDER_NEEDS)
-    currency = row.get("currency", "EUR")
+    if row.get("currency", currency) != currency:
+        raise ProvidersFault(f"{at}.currency: {currency_sentence(currency)}")
     offered = tuple(
         _offer(f"{at}.offer[{n}]", row["name"], currency, each) for n, each in enumerate(row["offer"])
     )

@@ -11,13 +11,13 @@ from allocation.features.insights.figures import Figures, Whose, sum_of
 from allocation.features.insights.rule_changes import RuleChange, changes_seen, rule_changes, together
 from allocation.features.insights.services import (
     Question,
-    currency_of,
     own_figures,
     owners_of,
     periods_read,
     rows_of,
 )
 from allocation.words.refusals import refusal_text
+from billing.price_books import currency_latest
 from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Tenant
@@ -54,7 +54,7 @@ def own_comparison(actor: Actor, asked: Mapping[str, str], now: datetime) -> dic
         whose.append(own_figures(actor, owner, periods[0]))
         return [_column(whose[0], each, changes_seen(actor, each.days), now) for each in periods]
 
-    context = _context(asked, columns, currency_of(actor.tenant_id), now)
+    context = _context(asked, columns, currency_latest(), now)
     of = whose[0].of
     return context | {
         "whose": (of.name if of else "") or Tenant.objects.get(id=actor.tenant_id).name,

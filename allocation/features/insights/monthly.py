@@ -13,9 +13,9 @@ from django.db import transaction
 
 from allocation.features.insights.figures import Whose, figures_of, sum_of
 from allocation.features.insights.models import MailedMonth
-from allocation.features.insights.services import currency_of
 from allocation.features.insights.summary import summary_sentences
 from allocation.queries.bookings.money.statements import StatementOf
+from billing.price_books import currency_latest
 from billing.rules import Period, money_text
 from tenants.failures import FailureLog
 from tenants.models import LabLead, Membership, Role, Tenant
@@ -67,7 +67,7 @@ def _payload(tenant: Tenant, of: StatementOf, people: list[int], now: datetime) 
     total = sum_of(figures_of(whose, month, "class", "all", now).values())
     if not total.gpu_hours and not total.spend:
         return {}
-    spend = money_text(total.spend or Decimal(0), currency_of(tenant.id))
+    spend = money_text(total.spend or Decimal(0), currency_latest())
     days = {
         "project": of.owner,
         "from": month.starts,

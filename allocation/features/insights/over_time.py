@@ -23,7 +23,6 @@ from allocation.features.insights.services import (
     OWN_NOUNS,
     SITE_NOUNS,
     Question,
-    currency_of,
     own_figures,
     question_read,
     span_read,
@@ -32,6 +31,7 @@ from allocation.points import BookingCard
 from allocation.queries.bookings.money.demand_hours import RUNS, WAITED
 from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
 from allocation.queries.fleet.catalogue import class_labels
+from billing.price_books import currency_latest
 from billing.rules import UNITS_PER_GPU, money_text
 from tenants.access import Actor
 from tenants.lab_queries import guarantees_now
@@ -240,7 +240,7 @@ def over_time_card(actor: Actor | None, query: Mapping[str, str], now: datetime)
     if not (queue or pauses or use or idle):
         return None
     labels, guarantees = class_labels(), sums.guarantees()
-    currency = currency_of(actor.tenant_id) if actor else ""
+    currency = currency_latest() if actor else ""
     people = _names_of(name for _, name in idle)
     quota_parts = _quota_parts(sums.begins, use, guarantees)
     begins = _from_first(sums.begins, (queue, pauses, use, idle))

@@ -41,8 +41,6 @@ from allocation.features.insights.services import (
     SITE_NOUNS,
     Question,
     Span,
-    currencies_of_tenants,
-    currency_of,
     own_figures,
     owners_of,
     question_read,
@@ -62,6 +60,7 @@ from allocation.features.insights.tiles import (
 )
 from allocation.queries.fleet.catalogue import names_of_use
 from billing.focus import csv_row
+from billing.price_books import currency_latest
 from billing.rules import Period
 from tenants.access import Actor
 from tenants.models import Membership, Project, Tenant, User
@@ -127,7 +126,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         if actor.leads_any
         else Changed()
     )
-    currency = currency_of(actor.tenant_id)
+    currency = currency_latest()
     context = _context(request, whose, question, now, currency=currency, owner=owner, marks=marks)
     context |= {
         "log": f"/t/{actor.tenant_slug}/log" if actor.is_tenant_admin else "",
@@ -228,7 +227,7 @@ def _overview(tenant_id: UUID | None, whose: Whose, question: Question, now: dat
     rows = rows_of(whose, question, now)
     total = sum_of(found for _, _, found in rows)
     before = sum_of(found for _, _, found in rows_of(whose, question.before, now))
-    currency = currency_of(tenant_id) if tenant_id else ""
+    currency = currency_latest() if tenant_id else ""
     tiles = tiles_shown(total, before, currency)
     if tenant_id is None:
         tiles.append(("Spend", spend_of_all(sums_by_name(rows)), "of all organisations"))
@@ -384,8 +383,8 @@ def _noun_bars(
 
 
 def _currencies(by: str, nouns: list[tuple[str, Figures]], currency: str) -> dict[str, str]:
-    """The currency of each noun's spend: on the site's page each organisation has its own."""
-    return currencies_of_tenants() if by == "tenant" else {name: currency for name, _ in nouns}
+    """The currency of each noun's spend: on the site's page only organisations have any."""
+    return dict.fromkeys((name for name, _ in nouns), currency_latest() if by == "tenant" else currency)
 
 
 def _labels(by: str) -> dict[str, str]:

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from uuid import UUID
 
 from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
 from allocation.queries.bookings.money.statement_files import month_read, statement_read
 from allocation.queries.bookings.money.statements import LAB
 from allocation.words.refusals import refusal_text
-from billing.models import Account
+from billing.price_books import currency_latest
 from billing.rules import Period, money_text, month_of
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_read, projects_seen
@@ -150,17 +149,6 @@ def owners_of(actor: Actor) -> list[tuple[str, str]]:
     ]
 
 
-def currency_of(tenant_id: UUID) -> str:
-    """The currency of the organisation's budgets."""
-    return Account.objects.filter(tenant=tenant_id).values_list("currency", flat=True).first() or "EUR"
-
-
-def currencies_of_tenants() -> dict[str, str]:
-    """The currency of each organisation's budgets, by its slug."""
-    rows = Account.objects.exclude(tenant=None).order_by("tenant__slug", "id").distinct("tenant__slug")
-    return dict(rows.values_list("tenant__slug", "currency"))
-
-
 def rows_of(whose: Whose, question: Question, now: datetime) -> list[tuple[date, str, Figures]]:
     """The figures by step and noun: in order of time, the most GPU-hours first."""
     table: Table = figures_of(whose, question.days, question.by, question.step, now)
@@ -176,10 +164,6 @@ def sums_by_name(rows: list[tuple[date, str, Figures]]) -> list[tuple[str, Figur
 
 
 def spend_of_all(tenants: list[tuple[str, Figures]]) -> str:
-    """What all organisations were charged, by their figures: the sum of each currency."""
-    currencies, sums = currencies_of_tenants(), dict[str, Decimal]()
-    for name, found in tenants:
-        if found.spend:
-            currency = currencies.get(name, "EUR")
-            sums[currency] = sums.get(currency, Decimal(0)) + found.spend
-    return " + ".join(money_text(amount, currency) for currency, amount in sorted(sums.items())) or "nothing"
+    """What all organisations were charged, by their figures."""
+    total = sum((found.spend or Decimal(0) for _, found in tenants), Decimal(0))
+    return money_text(total, currency_latest()) if total else "nothing"

@@ -134,6 +134,13 @@ class Node(models.Model):
         db_default="",
         help_text="As its engine's scheduler names it, where that is another name; else empty.",
     )
+    engine_pool = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The pool of which it is a slot: its engine chooses the host of each job; else empty.",
+    )
     host_limits = models.CharField(
         max_length=8,
         choices=[("counted", "Counted"), ("enforced", "Enforced")],

@@ -39,7 +39,8 @@ class Slots:
 class NodePlace:
     """The booking's place on one node: the indices of all GPUs of the node, and the booking's
     slots. `limits`: whether the node enforces host cores and memory. `engine` gives its devices; `job`
-    is the one of that engine's which holds them, and `host` the node's name there."""
+    is the one of that engine's which holds them, and `host` the node's name there. In a pool `chosen` is the
+    host on which that job runs."""
 
     name: str
     rack: str
@@ -50,6 +51,7 @@ class NodePlace:
     job: int | None = None
     engine: str = Node.Engine.DEVICE
     host: str = ""
+    chosen: str = ""
 
     @property
     def own(self) -> frozenset[int]:
@@ -169,6 +171,7 @@ def _by_node(
             job=first[node.id].job if node.id in first else None,
             engine=node.engine,
             host=node.host_name or node.name,
+            chosen=first[node.id].host if node.id in first else "",
         )
         for node in nodes.values()
     ]

@@ -11,6 +11,7 @@ from allocation.models import Gpu, GpuModel, MigPlacement, WorkSpeed, Zone
 from allocation.points import data_known
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, TierEntry
 from allocation.rules.ask.words.names import gigabytes_labelled
+from billing.price_books import currency_latest
 from solver import Model, Placement, Shape, units_of
 from tenants.models import GpuClass, Tier
 from tenants.platform.reference import by_version
@@ -77,6 +78,7 @@ def _catalogue() -> Catalogue:
         workloads=tuple(sorted(set(WorkSpeed.objects.values_list("workload", flat=True)))),
         tiers=tuple(TierEntry(row.slug, row.name, row.pausable) for row in Tier.objects.all()),
         zones=tuple(Zone.objects.filter(ended=None).values_list("slug", "name")),
+        currency=currency_latest(),
     )
 
 

@@ -77,27 +77,34 @@ class EngineNow:
 
 
 def engines_now() -> list[EngineNow]:
-    """The engines that have nodes, by name."""
-    nodes: dict[str, list[Node]] = defaultdict(list)
+    """The engines that have nodes, by name, and for each who chooses what: a scheduler of which some nodes
+    are a pool has two rows."""
+    nodes: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for node in Node.objects.order_by("name"):
-        nodes[node.engine].append(node)
-    engines = {node.id: node.engine for found in nodes.values() for node in found}
-    gpus, withheld = Counter[str](), Counter[str]()
+        nodes[node.engine, _granularity(node)].append(node)
+    engines = {node.id: key for key, found in nodes.items() for node in found}
+    gpus, withheld = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for node_id, text in Gpu.objects.values_list("node_id", "health_text"):
         gpus[engines[node_id]] += 1
         withheld[engines[node_id]] += (text or {}).get("fleet") == "withheld"
     return [
         EngineNow(
             name=name,
-            granularity="device" if name == Node.Engine.DEVICE else "node",
+            granularity=granularity,
             versions=tuple(sorted({node.driver for node in found} - {""})),
             nodes=tuple(node.name for node in found),
-            gpus=gpus[name],
-            withheld=withheld[name],
+            gpus=gpus[name, granularity],
+            withheld=withheld[name, granularity],
             agents=_agents_of(found),
         )
-        for name, found in sorted(nodes.items())
+        for (name, granularity), found in sorted(nodes.items())
     ]
+
+
+def _granularity(node: Node) -> str:
+    if node.engine == Node.Engine.DEVICE:
+        return "device"
+    return "pool" if node.engine_pool else "node"
 
 
 def _agents_of(nodes: Iterable[Node]) -> tuple[EngineAgentNow, ...]:

@@ -242,10 +242,10 @@ def _steps_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
 
 
 def _jobs_keep(report: wire.Report, own: Mapping[str, UUID]) -> None:
-    """Keeps the numbers of the jobs by which the node's engine holds devices."""
+    """Keeps the numbers of the jobs by which the node's engine holds devices, and where they run."""
     for item in report.allocations:
         if item.job is not None and _is_ready(item, own):
-            Allocation.objects.filter(id=own[item.id]).update(job=item.job)
+            Allocation.objects.filter(id=own[item.id]).update(job=item.job, host=item.host)
 
 
 def _is_saved_news(row: Allocation, item: wire.ReportedAllocation) -> bool:

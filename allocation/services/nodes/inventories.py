@@ -53,7 +53,7 @@ def inventory_apply(*, node: Node, inventory: wire.Inventory, now: datetime) -> 
     node.host_limits, node.host_note = inventory.limits, inventory.limits_note[:200]
     _storage_apply(node, inventory.storage)
     node.driver = inventory.driver[:40]
-    node.engine = inventory.engine
+    node.engine, node.engine_pool = inventory.engine, inventory.pool
     if node.agent_version != inventory.agent[:40]:
         # Another version may support other parts of the document.
         node.generation += 1

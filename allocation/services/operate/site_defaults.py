@@ -61,10 +61,10 @@ def speeds_fill(*, operator: User, now: datetime) -> None:
 
 
 def prices_proposed(
-    classes: Iterable[str], tiers: Iterable[str], given: Mapping[tuple[str, str], Decimal]
+    classes: Iterable[str], tiers: Iterable[str], given: Mapping[tuple[str, str], Decimal], currency: str
 ) -> tuple[Prices, list[tuple[str, str]]]:
     """Prices for all classes in all tiers, and the pairs that have none: from the latest price
-    book, else `given`, else the typical prices."""
+    book, else `given`, else the typical prices where they are in this currency."""
     catalogue = known_catalogue()
     latest = PriceBook.objects.order_by("-version").first()
     found: Prices = {**given, **(prices_of(latest) if latest else {})}
@@ -75,7 +75,7 @@ def prices_proposed(
         for tier in tiers:
             if (gpu_class, tier) in found:
                 continue
-            if known is None:
+            if known is None or currency != catalogue.currency:
                 missing.append((gpu_class, tier))
             else:
                 found[gpu_class, tier] = catalogue.price(known, tier)

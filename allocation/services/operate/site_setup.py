@@ -27,7 +27,7 @@ from allocation.services.policy.activations import policy_publish
 from allocation.services.record.workloads import speeds_set
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, PriceBook
-from billing.price_books import prices_of
+from billing.price_books import currency_latest, prices_of
 from billing.queries import budget_figures
 from billing.rules import Period, month_of
 from billing.services import budget_set, peaks_kept, price_book_publish, slices_kept
@@ -268,7 +268,8 @@ class _Run:
             if gpu_class not in classes or tier not in tiers:
                 sentence = refusal_text("tier_unknown_here" if gpu_class in classes else "class_unknown_here")
                 raise self.fault(("prices", gpu_class, tier), sentence)
-        wanted, missing = prices_proposed(classes, tiers, given)
+        currency = self.values.get("currency") or currency_latest()
+        wanted, missing = prices_proposed(classes, tiers, given, currency)
         if missing:
             gpu_class, tier = missing[0]
             sentence = refusal_text("no_typical_price", gpu_class=gpu_class, tier=tier)
@@ -286,6 +287,7 @@ class _Run:
                     peaks=peaks_kept(),
                     slices=slices_kept(),
                     note="First prices" if latest is None else "Prices for what is new",
+                    currency=currency,
                     now=self.now,
                 )
         differences = [
@@ -293,6 +295,8 @@ class _Run:
             for (gpu_class, tier), price in given.items()
             if known.get((gpu_class, tier), price) != price
         ]
+        if latest and currency != latest.currency:
+            differences.append(f"currency is {latest.currency} here, {currency} in the file")
         self.outcome.note("price book", is_new=is_new, differences=differences)
 
     def nodes(self) -> None:

@@ -218,7 +218,8 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
         if place.allocation is None:
             continue
         if place.job is not None:
-            found.append((place.name, f"srun --jobid={place.job} --overlap --pty bash -l"))
+            name = f"{place.name}, on {place.chosen}" if place.chosen else place.name
+            found.append((name, f"srun --jobid={place.job} --overlap --pty bash -l"))
             continue
         if place.engine == Node.Engine.KUBERNETES:
             queue = queue_names(booking.tenant.slug, booking.node_name).local

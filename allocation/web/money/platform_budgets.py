@@ -26,6 +26,7 @@ from allocation.web.money.forecasts import forecast_words
 from allocation.web.money.variances import comparisons_latest, rule_read, rule_text
 from allocation.words.refusals import refusal_text
 from billing.models import Budget, Guardrail
+from billing.price_books import currency_latest
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import (
     BudgetOwner,
@@ -219,7 +220,7 @@ def _terms(form: QueryDict) -> BudgetTerms:
         raise invalid("bad_period", refusal_text("first_and_last_day"), "starts") from None
     return BudgetTerms(
         period=Period(starts, ends),
-        amount=amount_parse(form.get("amount", ""), param="amount"),
+        amount=amount_parse(form.get("amount", ""), param="amount", currency=currency_latest()),
         is_hard=form.get("kind") != "soft",
         is_repeated="is_repeated" in form,
         rolls_over="rolls_over" in form,

@@ -29,6 +29,7 @@ from allocation.words.variances import (
 )
 from billing.access import access_budget, require_budget_right
 from billing.models import Budget
+from billing.price_books import currency_latest
 from billing.queries import BudgetFigures, budget_figures_of
 from billing.rules import amount_parse, cents_apart, money_text, period_text
 from billing.services import variance_rule_set
@@ -94,7 +95,7 @@ def rule_read(form: QueryDict) -> tuple[int | None, Decimal]:
     percent = form.get("percent", "").strip().removesuffix("%").strip()
     if percent and not (percent.isascii() and percent.isdigit() and len(percent) < 5):
         raise invalid("bad_percent", refusal_text("percent_1000"), "percent")
-    amount = amount_parse(form.get("amount", ""), param="amount")
+    amount = amount_parse(form.get("amount", ""), param="amount", currency=currency_latest())
     return (int(percent) if percent else None), amount
 
 

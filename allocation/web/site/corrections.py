@@ -17,6 +17,7 @@ from allocation.services.operate.corrections import (
     corrections_latest,
 )
 from allocation.services.record.costs import paid_for
+from billing.price_books import currency_latest
 from billing.rules import amount_parse, money_text
 from billing.web.budget_bar import Meter
 from tenants.models import User
@@ -88,7 +89,7 @@ def _texts(currency: str, *amounts: Decimal) -> tuple[str, ...]:
 
 
 def _correct(operator: User, form: QueryDict, *, more: bool) -> str:
-    amount = amount_parse(form.get("amount", ""), param="amount", places=6)
+    amount = amount_parse(form.get("amount", ""), param="amount", currency=currency_latest(), places=6)
     booking = booking_correct(
         operator=operator,
         booking=booking_named(form.get("tenant", ""), form.get("booking", "")),

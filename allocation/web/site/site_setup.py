@@ -38,6 +38,7 @@ from billing.services import (
 from tenants.models import GpuClass, Quota, Tenant, Tier, User
 from tenants.platform.errors import Refused, invalid, missing
 from tenants.platform.forms.actions import FormAction, form_action_run, id_read
+from tenants.platform.text import CURRENCIES
 from tenants.queries import tiers_all
 from tenants.rules.operator_roles import Area
 from tenants.services import (
@@ -111,6 +112,8 @@ def ops_setup(request: HttpRequest, operator: User) -> HttpResponse:
         "usual": known_catalogue().tiers.values(),
         "prices": _price_rows(sent),
         "currency": currency_latest(),
+        "currencies": list(CURRENCIES),
+        "chosen": request.POST.get("currency", currency_latest()),
         "tenant_form": _tenant_form(sent),
         "tenants": Tenant.objects.order_by("name", "id"),
         "quotas": _quota_rows(sent),
@@ -180,10 +183,12 @@ def _tiers(operator: User) -> str:
 
 
 def _prices(operator: User, form: QueryDict) -> str:
-    now = timezone.now()
+    now, currency = timezone.now(), form.get("currency", "")
+    of_site = currency or currency_latest()
+    names = {pair: price_param(*pair) for pair in _pairs()}
     prices = {
-        pair: amount_parse(form.get(price_param(*pair), ""), param=price_param(*pair), places=4)
-        for pair in _pairs()
+        pair: amount_parse(form.get(name, ""), param=name, currency=of_site, places=4)
+        for pair, name in names.items()
     }
     if not prices:
         raise invalid("price_missing", refusal_text("price_missing"), "prices")
@@ -197,6 +202,7 @@ def _prices(operator: User, form: QueryDict) -> str:
         peaks=peaks,
         slices=slices_kept(),
         note=note,
+        currency=currency,
         now=now,
     )
     return f"Price book version {book.version} is in force."
@@ -259,7 +265,9 @@ def _pairs() -> list[tuple[str, str]]:
 
 def _price_rows(sent: RefusedForm | None) -> list[tuple[GpuClass, list[Field]]]:
     classes, tiers = list(GpuClass.objects.all()), list(tiers_all())
-    proposed, _ = prices_proposed([each.slug for each in classes], [each.slug for each in tiers], {})
+    proposed, _ = prices_proposed(
+        [each.slug for each in classes], [each.slug for each in tiers], {}, currency_latest()
+    )
     fields = {
         (gpu_class.slug, tier.slug): Field(
             price_param(gpu_class.slug, tier.slug),

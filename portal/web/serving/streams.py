@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.words.amounts import class_names
+from billing.price_books import currency_latest
 from portal.api.errors import PROBLEM_JSON
 from portal.api.problems import problem_of
 from tenants.access import rights_of
@@ -169,7 +170,7 @@ def _found(followers: list[Follower]) -> list[Found]:
     found = []
     for tenant, rows in tenants.items():
         # No request is open, so no middleware has named the classes of its sentences.
-        with tenant_tx(tenant), class_names(class_labels, zone_labels, host_classes):
+        with tenant_tx(tenant), class_names(class_labels, zone_labels, host_classes, currency_latest):
             newest = events_newest(tenant)
             for each in rows:
                 is_over = rights[each.follow.credential] != each.follow.rights

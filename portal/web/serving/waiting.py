@@ -24,6 +24,7 @@ from allocation.queries.bookings.decided import bookings_decided, decided_bookin
 from allocation.queries.fleet.catalogue import class_labels, host_classes, zone_labels
 from allocation.services.publish.live import DECIDED_CHANNEL
 from allocation.words.amounts import class_names
+from billing.price_books import currency_latest
 from tenants.platform.deferred import Deferred, DeferredResponse, with_headers_of
 from tenants.platform.stores.redis_servers import async_client
 from tenants.platform.wall import tenant_tx
@@ -197,7 +198,7 @@ def answers_of(everybody: Mapping[UUID, Sequence[Waiter]]) -> Answers:
     for tenant, waiters in everybody.items():
         try:
             # It is no part of the request that waited: its middlewares have ended.
-            with tenant_tx(tenant), class_names(class_labels, zone_labels, host_classes):
+            with tenant_tx(tenant), class_names(class_labels, zone_labels, host_classes, currency_latest):
                 answers += _answers_in(waiters)
         except DatabaseError as error:
             logger.warning("Waiting requests are not answered with their decisions: %s", error)

@@ -32,6 +32,23 @@ def test_a_model_that_makes_no_sense_is_refused(text: str) -> None:
         options_parse(["--gpu-models", text], {})
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--engine", "kubernetes"], "is for --engine slurm"),
+        (["--engine", "slurm", "--nodes", "n1"], "leave out --nodes"),
+        (["--engine", "slurm", "--slurmrestd", "unix:/run/x"], "leave out --slurmrestd"),
+    ],
+)
+def test_a_pool_needs_the_commands_and_the_whole_reservation(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options_parse([*words, "--granularity", "pool"], {})
+    assert says in capsys.readouterr().err
+    assert options_parse(["--engine", "slurm", "--granularity", "pool"], {}).granularity == "pool"
+
+
 @pytest.mark.parametrize("option", [["--cgroup", "own"], ["--cdi", "/run/cdi"], ["--mps-units"]])
 def test_what_needs_the_node_itself_is_refused(
     option: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture

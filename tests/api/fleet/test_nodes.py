@@ -124,6 +124,10 @@ def test_engines_say_who_gives_the_gpus_of_which_nodes(operator: Api, site: Site
     assert (engine["name"], engine["granularity"]) == ("slurm", "node")
     assert (engine["versions"], engine["gpus"], engine["withheld"]) == (["Slurm 22.05.8"], own["gpus"], 1)
     assert said(operator.get(NODE))["engine"] == "slurm"
+    with as_system():
+        Node.objects.update(engine_pool="portal")
+    (pool,) = said(site.viewer.get("engines"))["items"]
+    assert (pool["name"], pool["granularity"], pool["gpus"]) == ("slurm", "pool", own["gpus"])
 
 
 def test_a_node_says_why_it_takes_no_work(operator: Api) -> None:

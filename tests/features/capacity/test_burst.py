@@ -81,6 +81,7 @@ def test_a_document_has_both_or_none() -> None:
             AskDocument.from_json({**plain, **wrong})
 
 
+@pytest.mark.django_db
 def test_a_quote_says_what_a_machine_costs_where_own_gpus_are_late(cloud: FakeCloud) -> None:
     def advice(starts: datetime, **changes: Any) -> list[str]:  # noqa: ANN401 (of any field)
         ask = replace(an_ask(2), **changes)

@@ -42,7 +42,7 @@ def openstack(tmp_path: Path) -> Iterator[OpenStack]:
 @pytest.fixture
 def provider(openstack: OpenStack, monkeypatch: pytest.MonkeyPatch) -> Provider:
     monkeypatch.setenv("CLOUD_PASSWORD", PASSWORD)
-    (found,) = providers_parse(FILE)
+    (found,) = providers_parse(FILE, "EUR")
     return replace(
         found,
         driver="openstack",
@@ -148,7 +148,7 @@ def test_a_fault_of_a_provider_is_said_without_its_secret(
 
 
 def test_the_dummy_driver_of_libcloud_has_machines() -> None:
-    (provider,) = providers_parse(FILE)
+    (provider,) = providers_parse(FILE, "EUR")
     cloud = Cloud(replace(provider, key="nobody", image="i"))
     before = {each.id for each in cloud.listing()}
     key = cloud.acquire("name", provider.offers[0], "")
@@ -165,6 +165,11 @@ def test_the_dummy_driver_of_libcloud_has_machines() -> None:
         ('price = "12"', 'price = "-1"', "price: must be more than 0"),
         ('price = "12"', 'price = "1e"', "price: write an amount"),
         ("gpus = 4", "gpus = 0", "at least 1"),
+        (
+            'driver = "dummy"',
+            'driver = "dummy"\ncurrency = "CHF"',
+            "currency: Amounts of this site are in EUR",
+        ),
         ("gpus = 4", "gpus = 4\nturbo = true", "turbo: unknown key"),
         ('driver = "dummy"', 'driver = "dummy"\nsecret = "x"', "secret: name a variable"),
         ("[[provider]]", "[[provider]", "Expected"),
@@ -172,9 +177,10 @@ def test_the_dummy_driver_of_libcloud_has_machines() -> None:
 )
 def test_a_fault_in_the_file_names_its_key(old: str, new: str, fault: str) -> None:
     with pytest.raises(ProvidersFault, match=fault):
-        providers_parse(FILE.replace(old, new))
+        providers_parse(FILE.replace(old, new), "EUR")
 
 
+@pytest.mark.django_db
 def test_a_file_that_can_not_be_read_is_an_operators_fault(settings: Any, tmp_path: Path) -> None:  # noqa: ANN401
     providers_file(settings, tmp_path)
     assert [each.name for each in providers()] == ["cloud"]

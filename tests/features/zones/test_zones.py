@@ -305,12 +305,12 @@ def test_the_reason_says_the_numbers() -> None:
     facts = {"prefers": "price", "cost": 1_200, "cost_before": 3_100, "zone": "basel", "zone_before": "bern"}
     facts |= {"clock": "02:00", "clock_before": "22:00"}
     assert stored_sentence({"code": "energy", "numbers": facts}) == (
-        "It starts at 02:00 in basel instead of 22:00 in bern, for cheaper energy: 0.12 instead of 0.31 EUR "
+        "It starts at 02:00 in basel instead of 22:00 in bern, for cheaper energy: 0.12 instead of 0.31 "
         "per kWh."
     )
     same = facts | {"zone_before": "basel"}
     assert stored_sentence({"code": "energy", "numbers": same}) == (
-        "It starts at 02:00 instead of 22:00, for cheaper energy in basel: 0.12 instead of 0.31 EUR per kWh."
+        "It starts at 02:00 instead of 22:00, for cheaper energy in basel: 0.12 instead of 0.31 per kWh."
     )
     clean = facts | {"prefers": "carbon", "cost": 24, "cost_before": 62}
     assert "24 instead of 62 g of CO2 per kWh." in stored_sentence({"code": "energy", "numbers": clean})

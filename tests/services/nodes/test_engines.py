@@ -74,19 +74,25 @@ def test_its_devices_are_planned_whole(plant: Plant) -> None:
         assert {(gpu.mode, gpu.shares) for gpu in gpus_read()} == {("whole", False)}
 
 
-def test_the_page_of_a_booking_says_how_to_work_in_its_job(plant: Plant, lab: Lab) -> None:
+@pytest.mark.parametrize("host", ["", "n3"])
+def test_the_page_of_a_booking_says_how_to_work_in_its_job(plant: Plant, lab: Lab, host: str) -> None:
+    """In a pool it names the host that the engine has chosen, too."""
     with as_system():
+        inventory = dataclasses.replace(plant.node.inventory(), engine="slurm", pool="portal", seq=9)
+        inventory_apply(node=Node.objects.get(), inventory=inventory, now=plant.now)
+        assert Node.objects.get().engine_pool == "portal"
         booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.cycle()
     (row,) = rows_of(booking)
     ready = wire.ReportedAllocation(
-        id=row.id.hex, state="ready", devices=(row.gpu.uuid,), error=None, since=0, job=4711
+        id=row.id.hex, state="ready", devices=(row.gpu.uuid,), error=None, since=0, job=4711, host=host
     )
     assert plant.receive(plant.report(ready)) == "applied"
     with as_system():
         found = fresh(booking)
         (place,) = node_places_of(found)
-        assert commands_of(found, [place]) == [(place.name, "srun --jobid=4711 --overlap --pty bash -l")]
+        name = f"{place.name}, on n3" if host else place.name
+        assert commands_of(found, [place]) == [(name, "srun --jobid=4711 --overlap --pty bash -l")]
 
 
 def test_a_node_of_kubernetes_learns_the_project_and_the_page_names_the_queue(plant: Plant, lab: Lab) -> None:

@@ -175,6 +175,8 @@ x100 = 2.5
             ("h100-80gb", "h100-81gb", "2: models[0]: The shipped catalogue has no"),
             ("500.00", "5e2", "18: tenant[0].project[0].budget"),
             ("[operator]", f'{PRICE}gold = "1"\n[operator]', "6: prices.h100.gold: There is no"),
+            ("[operator]", 'currency = "JPY"\n[operator]', "5: currency"),
+            ("[operator]", 'currency = "CHF"\n[operator]', " prices.h100.assured: There is no typical price"),
             ("[operator]", f"{TIER}priority = 5000\n[operator]", "8: tier[0].priority: A pri"),
             ('"olaf"', f'"olaf"\n{NOWHERE}', "7: operator.password_file: The file /nowhere can't"),
             ("tanja", "t/a", "12: tenant[0].admin.username: A sign-in name"),
@@ -188,7 +190,7 @@ x100 = 2.5
         path.write_text(SITE.replace(old, new))
         with pytest.raises(CommandError) as caught:
             run(path)
-        where = "" if expected.startswith("'") else f"{path}:"
+        where = "" if expected[0] in "' " else f"{path}:"
         assert f"{where}{expected}" in str(caught.value)
         with as_system():
             assert not User.objects.exists()

@@ -175,7 +175,7 @@ def _as_pdf(of: StatementOf, tenant: Tenant, file: IO[bytes], progress: Progress
     facts = (f"{tenant.name}, {owner}", f"{period_text(of.month)}, in UTC, {state}")
     title = f"Statement {_days_name(of.month)}"
     notes = _use_notes(use, statement.currency)
-    statement_pdf(title, facts, _lines(of, progress), file, notes)
+    statement_pdf(title, facts, _lines(of, progress), statement.currency, file, notes)
 
 
 def _use_notes(use: HeldUse, currency: str) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.words.refusals import refusal_text
 from billing.focus import ClassShare, StatementLine, Totals
-from billing.models import Account, Budget, ClosedMonth
-from billing.price_books import price_at
+from billing.models import Budget, ClosedMonth
+from billing.price_books import currency_latest, price_at
 from billing.rules import Period, cents_apart, cents_of
 from tenants.models import Lab, Project
 from tenants.platform.errors import Refused, invalid
@@ -219,10 +219,8 @@ def statement_of(of: StatementOf, by: str = "person") -> Statement:
     totals.amount = totals.rounded
     groups = list(_in_cents(_with_classes(of, kept, by), by).items())
     closed = ClosedMonth.objects.filter(tenant_id=of.tenant_id, starts=of.month.starts).first()
-    accounts = Account.objects.filter(tenant_id=of.tenant_id, kind="spend")
-    currency = accounts.values_list("currency", flat=True).first() or "EUR"
     ranked = sorted(groups, key=lambda each: (-each[1].amount, each[0]))
-    return Statement(of, totals, tuple(ranked), closed, currency)
+    return Statement(of, totals, tuple(ranked), closed, currency_latest())
 
 
 def spend_of(of: StatementOf, by: str) -> dict[str, Totals]:

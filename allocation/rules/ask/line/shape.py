@@ -9,6 +9,7 @@ from lark import Token
 from allocation.errors import AskError
 from allocation.rules.ask.line.arrays import read_array, read_parallel
 from allocation.rules.ask.line.hosts import EACH, GPU_WORD, host_read
+from allocation.rules.ask.line.money import read_burst, read_cheapest
 from allocation.rules.ask.line.text import gigabytes_text, pin_words
 from allocation.rules.ask.line.tokens import data_names, names_key, place_names, plain, zone_keys
 from allocation.rules.ask.words.document import (
@@ -16,7 +17,6 @@ from allocation.rules.ask.words.document import (
     MOST_SAID,
     WHOLE_SHARE,
     Together,
-    cost_of,
     count_of,
     data_of,
     host_resource_of,
@@ -26,7 +26,7 @@ from allocation.rules.ask.words.document import (
 )
 from allocation.rules.ask.words.names import class_named, gigabytes_of, has_memory, key_of
 from allocation.rules.ask.words.numbers import number_of
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, ClassEntry, Repair
+from allocation.rules.ask.words.parsed import ClassEntry, Repair
 from allocation.rules.ask.words.reading import Reading, span_of
 from tenants.platform.coded import coded
 
@@ -212,25 +212,6 @@ def read_project(reading: Reading, tokens: Sequence[Token]) -> None:
     """Reads `for project folding`."""
     slug = reading.names.project_by_key[names_key(tokens[0], "project")]
     reading.set_value("project", slug, f"for the project {slug}", span_of(*tokens))
-
-
-def read_cheapest(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads `cheapest`: the lowest price among the options."""
-    reading.set_value("cheapest", "cheapest", "the cheapest that fits", span_of(*tokens))
-
-
-def read_burst(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads `may burst up to EUR 60`: machines may be rented for it for so much."""
-    span = span_of(*tokens)
-    amount = re.findall(r"-?\d+(?:\.\d+)?", str(tokens[0]))[-1]
-    if re.search(r"usd|gbp|[$£]", str(tokens[0])):
-        repairs = reading.replacements(span, f"may burst up to EUR {amount}")
-        reading.add_problem(NOT_UNDERSTOOD, coded("ask_currency"), span, repairs)
-        return
-    try:
-        reading.set_value("most_cost", cost_of(amount), f"may burst up to EUR {amount}", span)
-    except AskError as error:
-        reading.add_problem(error.code, error.text, span)
 
 
 def read_place(reading: Reading, tokens: Sequence[Token]) -> None:

@@ -12,6 +12,7 @@ from allocation.rules.ask.words.times import (
     WEEKDAY,
     WORKDAY,
 )
+from tenants.platform.text import CURRENCY_PATTERN
 
 _NUM = rf"(?:\d{{1,6}}|{WORD_NUMBER})"
 _ARTICLE = r"(?:\s+(?:an?|the))?"
@@ -44,7 +45,8 @@ _AT_MOST = (
     r"(?:(?:for\s+)?(?:max(?:imum)?|a\s+budget|budget)(?:\s+of)?|(?:for\s+)?(?:at\s+most|up\s+to|under|below|"
     r"less\s+than|(?:no|not)\s+more\s+than|within)|for)"
 )
-_CURRENCY = r"(?:euros?|eur|usd|dollars?|gbp|[€$£])"
+_MONEY_UNIT = rf"(?:{CURRENCY_PATTERN.lower()})"
+_CURRENCY = rf"(?:euros?|dollars?|{_MONEY_UNIT})"
 _AMOUNT = r"\d{1,7}(?:[.,]\d{1,2})?"
 _RUNS = r"(?:runs?|jobs?|tasks?|elements?)"
 
@@ -225,7 +227,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     (
         "BURST",
         r"(?:may|can)\s+burst\s+(?:up\s+to|for(?:\s+at\s+most)?|at\s+most)\s+"
-        r"(?:eur\s*|usd\s*|gbp\s*|[€$£]\s*)?-?\d{1,7}(?:\.\d{1,2})?(?:\s*(?:eur|usd|gbp|[€$£])(?![a-z]))?",
+        rf"(?:{_MONEY_UNIT}\s*)?-?\d{{1,7}}(?:\.\d{{1,2}})?(?:\s*{_MONEY_UNIT}(?![a-z]))?",
     ),
     ("CLOCK", CLOCK),
     ("XNUM", rf"[x*]\s*{_NUM}|(?<=\w):\d{{1,3}}"),

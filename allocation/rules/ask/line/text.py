@@ -135,5 +135,5 @@ def document_text(ask: AskDocument, zone: tzinfo, *, says_end: bool = False) -> 
     parts += where_text(ask.to_json())
     parts += data_text(ask.data)
     if ask.most_cost is not None:
-        parts.append(f"may burst up to EUR {ask.most_cost:f}")
+        parts.append(f"may burst up to {ask.most_cost:f}")
     return " ".join(parts)

@@ -15,6 +15,7 @@ from allocation.rules.ask.words.document import (
 )
 from allocation.rules.recurrence import Recurrence
 from tenants.platform.coded import Coded, coded
+from tenants.platform.text import FIRST_CURRENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class TierEntry:
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """The names that a request can use: classes of GPUs in the order of `any`, kinds of work with known
-    speeds, tiers, the caller's projects and the zones as (slug, name), data sets that nodes have, and
-    classes of host cores."""
+    speeds, tiers, the caller's projects and the zones as (slug, name), data sets that nodes have,
+    classes of host cores, and the currency of amounts."""
 
     classes: tuple[ClassEntry, ...]
     workloads: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Catalogue:
     zones: tuple[tuple[str, str], ...] = ()
     data: tuple[str, ...] = ()
     hosts: tuple[ClassEntry, ...] = ()
+    currency: str = FIRST_CURRENCY
 
     @property
     def every_class(self) -> tuple[ClassEntry, ...]:
