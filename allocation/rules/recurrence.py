@@ -31,7 +31,7 @@ _FREQS: dict[str, int] = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY}
 _NUMBER = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _SIGNED = re.compile(r"[+-]?[1-9]\d?", re.ASCII)
 _UNTIL = re.compile(r"\d{8}(?:T\d{6}Z?)?", re.ASCII)
-_MOST_INTERVAL = 99
+MOST_INTERVAL = 99
 _YEARS = range(1900, 2200)
 _LAST_DAY = date(2199, 12, 31)
 
@@ -128,7 +128,7 @@ def rule_read(text: str, param: str) -> Recurrence:
     if "COUNT" in parts and "UNTIL" in parts:
         raise AskError("end_twice", coded("rrule_end_twice"), param)
     days, nth = _days(parts.get("BYDAY", ""), param)
-    interval = _number(parts.get("INTERVAL", "1"), _MOST_INTERVAL, param)
+    interval = _number(parts.get("INTERVAL", "1"), MOST_INTERVAL, param)
     until = _until(parts["UNTIL"], param) if "UNTIL" in parts else None
     week_starts = _weekday(parts.get("WKST", "MO"), param)
     rule = Recurrence(

@@ -73,6 +73,7 @@ SENTENCES: dict[str, Sentence] = {
     "ask_weekend": "This can be two weekends. Choose one.",
     "ask_month_days": "Use days of the month: “2nd tue, last fri”, “1st and 15th”, “last weekday”.",
     "ask_month_days_kind": "Use days of the month of one kind: “2nd tue, last fri” or “1st and 15th”.",
+    "ask_interval": "A series repeats every 1 to %(most)s days, weeks or months.",
     "ask_last_day": "Give the last day of the series, such as “until 31 jan”.",
     "ask_recurrence": "Add a recurrence, such as “every mon”.",
     "ask_end_twice": "Give either the last day or the number of dates, not both.",

@@ -343,7 +343,7 @@ _MODE_CHANGES = {
 _PROBLEMS = {
     "gone": "The booking that was to get the GPUs is no longer waiting.",
     "moved": "A booking that was to move no longer runs there, or cannot be paused now.",
-    "taken": "A place that the order needs is taken or out of service.",
+    "taken": "A place that the order needs is taken, out of service, or on a node that does not answer.",
     "too_late": "The booking that was to get the GPUs would end after its deadline.",
     "limit": "A limit of its organisation or project is reached.",
 }

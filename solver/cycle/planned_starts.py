@@ -292,7 +292,8 @@ def _hardware_broken(state: CycleState, planned: PlannedStart) -> Reason | None:
 
 
 def is_usable(state: CycleState, place: Place) -> bool:
-    """True when new work may be placed there: the GPU is in service and the place legal on it."""
+    """True when planned work may stay there: the GPU is in service, also if its node does not answer,
+    and the place is legal on it."""
     gpu_class = state.class_of(place.gpu)
     if gpu_class is None:
         return False

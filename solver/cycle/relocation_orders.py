@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from solver.cycle.planned_starts import is_usable
 from solver.explanation.explain import placed
 from solver.model.demand import Demand, Fit, demand_of, demands_of
-from solver.model.inputs import Order, Relocation, Request, Snapshot
+from solver.model.inputs import Order, Place, Relocation, Request, Snapshot
 from solver.model.plan import Assign, OrderAnswer, Pause, Waiting
 from solver.reasons.reason import reason
 from solver.state.cycle_state import CycleState
@@ -114,7 +114,17 @@ def _may_move(state: CycleState, order: Order, each: _Relocating) -> bool:
     is_there &= not runner.is_mixed
     is_free_to = not running.has_preemptor(runner.booking) and runner.booking not in running.kept
     may_now = runner.protected <= state.now and runner.host_resources == (0, 0)
+    may_now &= _is_reachable(state, each.move.source)
     return is_there and is_free_to and may_now and each.rest.demand.duration > 0
+
+
+def _is_reachable(state: CycleState, place: Place) -> bool:
+    """False on a node that does not answer: it gets no new work, and no notice reaches it."""
+    gpu_class = state.class_of(place.gpu)
+    if gpu_class is None:
+        return False
+    pool = state.pools[gpu_class]
+    return not pool.silent[pool.column[place.gpu]]
 
 
 def _problem(state: CycleState, request: Request, found: Fit, moving: tuple[_Relocating, ...]) -> str | None:
@@ -129,6 +139,7 @@ def _problem(state: CycleState, request: Request, found: Fit, moving: tuple[_Rel
     windows = [(found, found.demand.profile), *((e.rest, e.move.source.profile) for e in moving)]
     for window, shape in windows:
         able = [is_usable(state, place) and place.profile == shape for place in window.places]
+        able += [_is_reachable(state, place) for place in window.places]
         if not all(able) or not pool.are_allowed(window.demand.where, window.places):
             return TAKEN
     if not _has_room(state, found, moving):

@@ -38,9 +38,9 @@ class Columns:
         self.gpus = tuple(sorted(gpus, key=_column_key))
         self.column = {gpu.id: column for column, gpu in enumerate(self.gpus)}
         self.in_service: Bools = np.array([gpu.usable for gpu in self.gpus], dtype=np.bool_)
-        silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
+        self.silent: Bools = np.array([gpu.silent for gpu in self.gpus], dtype=np.bool_)
         # Usable GPUs take new work; others in service only keep what they have.
-        self.usable: Bools = self.in_service & ~silent
+        self.usable: Bools = self.in_service & ~self.silent
         self.flexible: Bools = np.array([gpu.mode is None for gpu in self.gpus], dtype=np.bool_)
         self.bounds: dict[Together, Index] = {level: self._bounds(level) for level in LEVELS}
         self._widest = {level: self._most_columns(level) for level in LEVELS}

@@ -47,7 +47,7 @@ def energy_start(
     before = _amount(state, known, base)
     if before is None or base.victims:
         return None
-    last = min(last, _asked_at(request) + tier.shift)
+    last = min(last, _last_by_tier(state, request))
     options = sorted(
         (amount, starts, zone)
         for zone, calendar in known.items()
@@ -78,7 +78,9 @@ def better_than_kept(
     if before is None or now is None:
         return best
     then = _amount(state, known, best.fit) if best is not None else None
-    is_gain = now * 100 <= before * _LEAST and state.all.is_free(kept)
+    # What kept it back until now (room, quota) is not what its tier may wait for.
+    may_wait = kept.starts <= _last_by_tier(state, request)
+    is_gain = may_wait and now * 100 <= before * _LEAST and state.all.is_free(kept)
     if is_gain and (then is None or then * 100 > now * _LEAST):
         return Chosen(kept, _why(state, request, (base, kept)))
     return best
@@ -107,6 +109,11 @@ def _amount(state: CycleState, known: dict[str, EnergyCalendar], found: Fit) -> 
 def _asked_at(request: Request) -> int:
     """When it could first have run."""
     return max(request.submitted, request.earliest)
+
+
+def _last_by_tier(state: CycleState, request: Request) -> int:
+    """The last start until which its tier may wait for energy."""
+    return _asked_at(request) + state.quota.tier(request.tier).shift
 
 
 def _why(state: CycleState, request: Request, fits: tuple[Fit, Fit]) -> Reason:

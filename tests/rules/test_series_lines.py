@@ -167,6 +167,42 @@ def test_days_that_contradict_are_asked_for(line: str, code: str) -> None:
     assert code in {each.code for each in read(line).problems}
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("every day 9-10 from 6 feb until 1 feb", "ends_first"),
+        ("jeden Tag 9-10 vom 6.2. bis 1.2.", "ends_first"),
+        ("monthly on the 1st 9-10 from 6 feb until 2027-02-01", "ends_first"),
+        ("every day 9-10 0 times", "no_dates"),
+        ("every day 9-10 from 6 feb for 0 days", "no_dates"),
+        ("every day 9-10 from 6 feb for 0 weeks", "no_dates"),
+    ],
+)
+def test_an_end_without_a_date_is_the_only_problem_and_numbers_of_dates_are_offered(
+    line: str, code: str
+) -> None:
+    (problem,) = read(line).problems
+    assert problem.code == code
+    assert [len(_dates(read(each.text.removeprefix("1 l40s ")))) for each in problem.repairs] == [5, 10]
+
+
+def _dates(parsed: Parsed) -> tuple[datetime, ...]:
+    assert parsed.repeat is not None
+    assert parsed.starts is not None
+    return dates_of(parsed.repeat, parsed.starts, BERLIN).starts
+
+
+@pytest.mark.parametrize(
+    "often", ["0 days", "0 weeks on mon", "0 mon", "0 months on the 1st", "0th day", "100 days"]
+)
+@pytest.mark.parametrize("end", ["3 times", "for 3 weeks"])
+def test_a_series_advances_by_1_to_99_days_weeks_or_months(often: str, end: str) -> None:
+    """With 0 months the search for the next date never ends."""
+    parsed = read(f"every {often} 9-10 {end}")
+    assert parsed.repeat is None
+    assert parsed.problems[0].code == "not_a_rule"
+
+
 def test_a_month_as_the_end_is_asked_for_with_both_days_that_it_can_mean() -> None:
     (problem,) = read("every day 9-10 until february").problems
     assert problem.code == "no_end"

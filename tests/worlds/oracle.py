@@ -312,6 +312,7 @@ class Oracle:
                 (job.tier.priority, not job.tier.pausable),
                 10**9,
                 self._counts(job),
+                job.tier.slug,
             )
             for name in sorted(names & set(self.world.waiting))
             for job in (runs[name].job,)

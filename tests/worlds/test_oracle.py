@@ -24,10 +24,11 @@ PLAIN = 48
 """A large world of whole GPUs."""
 SHARING = (78, 66)
 """Worlds in which tenants borrow from each other."""
-IN_TIME = (1013, 1186, 369, 5014, 20039)
+IN_TIME = (1013, 1186, 369, 5014, 20039, 941038)
 """Worlds with a resume that is planned while its pause is under way, with a pause that is right
 because of what starts later, with a booking at risk that gets a start after all, with a start that
-is later because of a resume, and with a limit of nothing after an exception ends."""
+is later because of a resume, with a limit of nothing after an exception ends, and with a claim that
+waits for GPUs inside the part of a guarantee that is for its tier."""
 FAILING = 79
 """A world in which a GPU fails and returns."""
 MIXED = 67

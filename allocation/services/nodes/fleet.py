@@ -225,10 +225,7 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
             had one; `models_unknown`, when no GPU of the node has a model in the catalogue.
     """
     if node.is_locked_out:
-        raise Refused(
-            "node_locked_out",
-            refusal_text("node_locked_out", node=node.name, portal=settings.PUBLIC_URL),
-        )
+        raise not_enrolled(node)
     inventory = inventory_of(node)
     if inventory is None and not node.was_enrolled and not node.gpus.exists():
         raise Refused("node_not_enrolled", refusal_text("node_not_enrolled", node=node.name))
@@ -289,7 +286,7 @@ def node_revoke(*, operator: User, node: Node, now: datetime) -> None:
     its other hosts, and this one returns when an operator approves it there again.
 
     Raises:
-        Refused: `node_not_enrolled`.
+        Refused: `node_not_enrolled` or, when it is locked out already, `node_locked_out`.
     """
     node = _left_engine(node)
     if node.link_digest is None:
@@ -373,7 +370,7 @@ def node_key_rotate(*, operator: User, node: Node, now: datetime) -> None:
     """Gives the node's agent a new key; the old one stays valid until the agent signs with the new.
 
     Raises:
-        Refused: `node_not_enrolled`, `rotation_running`, `agent_too_old`.
+        Refused: `node_not_enrolled`, `node_locked_out`, `rotation_running`, `agent_too_old`.
     """
     node = Node.objects.select_for_update().get(id=node.id)
     if node.link_digest is None:
@@ -427,7 +424,10 @@ def operator_event(node: Node, gpu: Gpu | None, text: FleetText, now: datetime) 
 
 
 def not_enrolled(node: Node) -> Refused:
-    """The refusal for a node without an agent."""
+    """The refusal for a node without an agent: it never had one, or has to be enrolled again."""
+    if node.is_locked_out:
+        text = refusal_text("node_locked_out", node=node.name, portal=settings.PUBLIC_URL)
+        return Refused("node_locked_out", text)
     return Refused(
         "node_not_enrolled",
         refusal_text("node_not_enrolled", node=node.name),

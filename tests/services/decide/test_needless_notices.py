@@ -1,12 +1,15 @@
 """A notice is withdrawn when its claim does not start by it any more, whatever has stopped it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from allocation.models import Booking, Gpu, Node
 from allocation.rules.states import State
+from allocation.services.bookings.change.changes import Patch, booking_patch
+from allocation.services.bookings.checks.terms import target_of
 from allocation.services.nodes.health import gpus_lost
 from allocation.services.operate.drain import node_drain
 from allocation.services.operate.maintenance.plan import MaintenanceTerms, maintenance_plan
@@ -15,10 +18,18 @@ from allocation.services.record.costs import booking_cost
 from allocation.services.snapshot.snapshot import CLEARING_SECONDS
 from billing.rates import Spell
 from billing.services import Rung
-from tenants.models import Quota, Tier
+from tenants.models import (
+    DatedGuarantee,
+    Membership,
+    PersonQuota,
+    Quota,
+    QuotaWindow,
+    Tenant,
+    Tier,
+)
 from tests.builders import UNITS_PER_GPU, a_tier, an_operator
 from tests.builders_allocation import HOUR, Lab, a_lab, an_ask
-from tests.roles import as_system
+from tests.roles import as_owner, as_system
 from tests.services.decide.test_drains import laddered
 from tests.services.pause_plans import pause_of
 from tests.services.paused import all_is_well, desired, money_of, requested, story
@@ -94,6 +105,53 @@ def maintained(plant: Plant, lender: Lab) -> None:
         maintenance_plan(operator=an_operator(), terms=terms, now=plant.now)
 
 
+def owner_left(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        Membership.objects.filter(user=lender.actor.user_id).delete()
+
+
+def organisation_closed(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        Tenant.objects.filter(id=lender.tenant_id).update(is_open=False)
+
+
+def hours_capped(plant: Plant, lender: Lab) -> None:
+    with as_system():
+        Quota.objects.filter(tenant=lender.tenant).update(cap_gpu_hours=1)
+
+
+def person_limited(plant: Plant, lender: Lab) -> None:
+    with as_owner():
+        PersonQuota.objects.create(
+            tenant=lender.tenant, user_id=lender.actor.user_id, gpu_class_id="h100", limit_units=0
+        )
+
+
+def limited_at_times(plant: Plant, lender: Lab) -> None:
+    with as_owner():
+        QuotaWindow.objects.create(
+            tenant=lender.tenant,
+            gpu_class_id="h100",
+            limit_units=0,
+            created=plant.now,
+            created_by_id=lender.actor.user_id,
+        )
+
+
+def guaranteed_less_from_a_date(plant: Plant, lender: Lab) -> None:
+    """The guarantee is lower from before the start of the claim on."""
+    with as_owner():
+        DatedGuarantee.objects.create(
+            tenant=lender.tenant,
+            gpu_class_id="h100",
+            guaranteed_units=0,
+            starts=plant.now + 5 * MINUTE,
+            ends=plant.now + 72 * HOUR,
+            created=plant.now,
+            created_by_id=lender.actor.user_id,
+        )
+
+
 CAUSES: dict[str, Cause] = {
     "quota": quota_cut,
     "quota below the claim": quota_cut_below_the_claim,
@@ -105,6 +163,12 @@ CAUSES: dict[str, Cause] = {
     "ladder that pauses": ladder("pause"),
     "drained node": drained,
     "maintenance": maintained,
+    "owner left": owner_left,
+    "organisation closed": organisation_closed,
+    "GPU-hours": hours_capped,
+    "limit of a person": person_limited,
+    "limit at times": limited_at_times,
+    "guarantee by date": guaranteed_less_from_a_date,
 }
 
 
@@ -150,8 +214,8 @@ def test_a_notice_is_withdrawn_when_its_claim_may_not_start(
     weak, claim = noticed(plant, lender, borrower)
     CAUSES[cause](plant, lender)
     plant.round()
-    # Without any quota it is over.
-    assert fresh(claim).state in (State.QUEUED, State.EXPIRED)
+    # Without any quota it is over, and what nobody may start any more is cancelled.
+    assert fresh(claim).state in (State.QUEUED, State.EXPIRED, State.CANCELLED)
     goes_on(plant, weak)
 
 
@@ -205,6 +269,29 @@ def test_of_two_who_leave_for_a_gang_the_one_on_good_hardware_stays(
     assert fresh(one).state == "active"
     assert pause_of(one).withdrawn
     assert fresh(claim).state == State.QUEUED
+    assert all_is_well()
+
+
+def test_of_two_who_leave_one_stays_when_the_claim_asks_for_less(
+    plant: Plant, lender: Lab, borrower: Lab
+) -> None:
+    weak = [requested(plant, borrower, an_ask(1, hours=4)) for _ in range(2)]
+    plant.round()
+    plant.later(HOUR)
+    claim = requested(plant, lender, an_ask(2, hours=1))
+    plant.round()
+    plant.later(MINUTE)
+    assert {fresh(each).state for each in weak} == {"pausing"}
+    with as_system():
+        patch = Patch(ask=replace(target_of(fresh(claim)).ask, count=1))
+        booking_patch(actor=lender.actor, booking=fresh(claim), patch=patch, revision=None, now=plant.now)
+    plant.round()
+    assert sorted(pause_of(each).withdrawn for each in weak) == [False, True]
+    plant.later_until(max(pause_of(each).deadline for each in weak) - 30 * SECOND)
+    for _ in range(6):
+        plant.later(10 * SECOND)
+    assert sorted(str(fresh(each).state) for each in weak) == ["active", "paused"]
+    assert fresh(claim).state == "active"
     assert all_is_well()
 
 

@@ -18,6 +18,7 @@ from allocation.services.nodes.fleet import (
     enrolment_token_create,
     node_approve,
     node_enrol,
+    node_key_rotate,
     node_revoke,
 )
 from allocation.services.nodes.redis_accounts import agent_accounts_ensure, agents_redis
@@ -176,10 +177,10 @@ def test_a_revoked_node_waits_in_quarantine_and_its_word_and_tokens_are_worthles
         assert after.key_version == after.key_confirmed == before.key_version + 1
         assert not EnrolmentToken.objects.filter(used_at=None).exists()
         assert republish_all(NOW) == 0
-        with pytest.raises(Refused, match="node_not_enrolled"), transaction.atomic():
-            node_revoke(operator=site.operator, node=after, now=NOW)
-        with pytest.raises(Refused, match="node_locked_out"), transaction.atomic():
-            node_approve(operator=site.operator, node=after, now=NOW)
+        for act in (node_revoke, node_approve, node_key_rotate):
+            with pytest.raises(Refused, match="enrol-again") as refused, transaction.atomic():
+                act(operator=site.operator, node=after, now=NOW)
+            assert refused.value.code == "node_locked_out"
     with pytest.raises(Refused, match="enrolment_refused"):
         node_enrol(token=spare, inventory=INVENTORY, now=NOW)
 

@@ -135,6 +135,16 @@ def test_without_a_gain_it_waits_no_longer() -> None:
     assert start(site(a_request(planned=planned), energy=(Energy("basel", (5,) * 24, (), UTC),)))[0] == 0
 
 
+@pytest.mark.parametrize("hours", [5, 9])
+def test_a_start_beyond_its_bound_is_not_kept_for_energy(hours: int) -> None:
+    """What was in its way has gone, and it has waited for longer than its tier may."""
+    kept = waiting(site(a_request()))
+    planned = PlannedStart(kept.starts, kept.ends, kept.places, kept.strength)
+    asked = a_request(planned=planned, submitted=-hours * HOUR, earliest=-hours * HOUR)
+    assert start(site(asked)) == (0, "n2")
+    assert start(site(asked, shift=4 + hours)) == (4, "n1")
+
+
 def test_it_takes_the_next_cheapest_hour_where_the_cheapest_is_taken() -> None:
     taken = tuple(a_held(f"n1-{n}", starts=4 * HOUR, ends=int(4.5 * HOUR)) for n in (0, 1))
     assert start(site(a_request(), held=taken)) == (5, "n1")

@@ -145,6 +145,16 @@ def out_of_service(site: Snapshot) -> Snapshot:
     return replace(site, gpus=tuple(replace(g, usable=g.id != "n1-1") for g in site.gpus))
 
 
+def target_silent(site: Snapshot) -> Snapshot:
+    """The node to which a booking would move does not answer."""
+    return replace(site, gpus=tuple(replace(g, silent=g.id == "n1-1") for g in site.gpus))
+
+
+def source_silent(site: Snapshot) -> Snapshot:
+    """The node on which a booking runs does not answer, so no notice reaches it."""
+    return replace(site, gpus=tuple(replace(g, silent=g.id == "n1-0") for g in site.gpus))
+
+
 def of_another_class(site: Snapshot) -> Snapshot:
     """The model of a GPU was given to another class."""
     gpus = (replace(g, gpu_class="other") if g.id == "n1-1" else g for g in site.gpus)
@@ -180,6 +190,8 @@ def extended(site: Snapshot) -> Snapshot:
         (taken, TAKEN),
         (promised, TAKEN),
         (out_of_service, TAKEN),
+        (target_silent, TAKEN),
+        (source_silent, MOVED),
         (of_another_class, TAKEN),
         (in_maintenance, TAKEN),
         (limited, LIMIT),

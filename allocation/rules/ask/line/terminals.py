@@ -9,6 +9,8 @@ from allocation.rules.ask.words.times import (
     MONTH_DATE,
     MONTH_NAMED,
     ORDINAL_DAY,
+    UNTIL,
+    UNTIL_INCLUDING,
     WEEKDAY,
     WORKDAY,
 )
@@ -260,11 +262,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
         r"(?:(?:must\s+|needs?\s+|has\s+|have\s+)?(?:to\s+)?(?:be\s+)?(?:done|finish(?:ed|ing)?|ready|completed?)\s+)?(?:by|before)|"
         r"no[t]?\s+later\s+than|latest(?:\s+by)?|deadline:?|due(?:\s+(?:by|on))?",
     ),
-    (
-        "UNTIL",
-        r"(?:and\s+)?(?:until|till|'?til|thru|through|(?:end|finish)(?:s|ing|es)?"
-        r"(?:\s+(?:at|on))?)",
-    ),
+    ("UNTIL", UNTIL),
     ("BETWEEN", r"between|in\s+between"),
     ("TO", r"to"),
     ("DASH", r"--?|->"),
@@ -285,7 +283,7 @@ _MONTHS = rf"(?:{_NUM}|an?)\s+months?"
 # Words about the first and the last day. They take precedence in a line that repeats.
 SERIES_TERMINALS: tuple[tuple[str, str], ...] = (
     ("DAY", END_OF),
-    ("UNTIL", r"(?:and\s+)?(?:up\s+)?(?:until|till|'?til|thru|through|to)\s+(?:and\s+)?including"),
+    ("UNTIL", UNTIL_INCLUDING),
     ("UNTIL", rf"(?:up\s+to|to|ending(?:\s+(?:on|with))?|last\s+(?:on|date|day)){_BEFORE_DAY}"),
     ("NOISE", r"repeat(?:s|ed|ing)?|recurring|inclusive|included"),
     ("LENGTH", rf"(?:for\s+)?(?:(?:the\s+)?(?:next|coming)\s+)?(?:{_MONTHS}|{_NUM}\s+nights)"),

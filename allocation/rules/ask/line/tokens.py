@@ -5,6 +5,7 @@ which no rule of the grammar accepts.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,9 +49,14 @@ _LEADS = frozenset({"AT", "FROM", "START", "BY", "UNTIL", "BETWEEN", "TO", "DASH
 
 
 def plain(text: str) -> str:
-    """The text in lower case with plain dashes and spaces. Every character keeps its position."""
+    """The text in lower case with plain dashes, spaces and digits. Every character keeps its position."""
     lowered = (char.lower() if len(char.lower()) == 1 else char for char in text)
-    return "".join(_SPLIT.get(char, char) for char in lowered)
+    return "".join(_SPLIT.get(char, _digit(char)) for char in lowered)
+
+
+def _digit(char: str) -> str:
+    """The character, or the digit that it is in another script: rules read digits of one script."""
+    return char if char.isascii() or not char.isdecimal() else str(unicodedata.decimal(char))
 
 
 def tokens_of(text: str, names: Names) -> list[Token]:

@@ -23,6 +23,7 @@ from allocation.rules.ask.words.parsed import Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
 from allocation.rules.ask.words.times import WEEKDAY_WORDS
 from allocation.rules.recurrence import (
+    MOST_INTERVAL,
     Freq,
     Recurrence,
     dates_of,
@@ -61,6 +62,10 @@ def read_repeat(reading: Reading, tokens: Sequence[Token]) -> None:
     if rule is None:
         why = coded("ask_month_days_kind")
         reading.add_problem("not_understood", why, span)
+        return
+    if not 1 <= rule.interval <= MOST_INTERVAL:
+        # Dates that never advance would be searched for ever.
+        reading.add_problem("not_a_rule", coded("ask_interval", most=MOST_INTERVAL), span)
         return
     reading.set_value("repeat", rule, every_words(rule), span)
 
@@ -191,11 +196,24 @@ def _end_not_understood(reading: Reading) -> bool:
     dates in their place."""
     for at, problem in enumerate(reading.problems):
         span = (problem.start, problem.end)
-        if problem.code == "no_end" or _END.match(reading.words(span).lower()):
+        is_end = problem.code in ("no_end", "ends_first")
+        if is_end or _END.match(reading.words(span).lower()):
             more = reading.replacements(span, "5 times", "10 times") if problem.code != "no_end" else ()
             reading.problems[at] = replace(problem, repairs=(*problem.repairs, *more))
             return True
     return False
+
+
+def _is_of_no_dates(reading: Reading) -> bool:
+    """Whether it has `0 times`, or lasts `for 0 days`: adds the problem, with numbers of dates."""
+    lasts = cast(tuple[int, bool] | None, reading.values.get("lasts"))
+    name = "times" if reading.values.get("times") == 0 else "lasts"
+    if name == "lasts" and (lasts is None or lasts[0]):
+        return False
+    span = reading.spans[name]
+    repairs = reading.replacements(span, "5 times", "10 times")
+    reading.add_problem("no_dates", coded("rrule_no_dates"), span, repairs)
+    return True
 
 
 def _choices(reading: Reading, span: Span, error: AskError) -> list[Repair]:
@@ -227,6 +245,8 @@ def series_of(reading: Reading) -> Recurrence | None:
     if sum(each is not None for each in (until, times, reading.values.get("lasts"))) > 1:
         why = coded("ask_end_twice")
         reading.add_problem("end_twice", why, span)
+        return None
+    if _is_of_no_dates(reading):
         return None
     rule = replace(rule, times=times if isinstance(times, int) else None)
     _begin_on_a_date(reading, rule)

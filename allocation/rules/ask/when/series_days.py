@@ -105,7 +105,8 @@ def _is_of_days(token: Token) -> bool:
     if _MONTHS.fullmatch(words):
         return True
     is_short = re.search(r"\d\s?[hm]|hour|hr|min", words)
-    return not is_short and (length_of(words) or 1) % _DAY_SECONDS == 0
+    seconds = length_of(words)
+    return not is_short and seconds is not None and seconds % _DAY_SECONDS == 0
 
 
 def _lasts(reading: Reading, token: Token, span: Span) -> None:

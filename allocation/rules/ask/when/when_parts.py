@@ -23,10 +23,12 @@ from allocation.rules.ask.words.document import LONGEST_SAID, MAX_DURATION_SECON
 from allocation.rules.ask.words.numbers import length_of
 from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
-from allocation.rules.ask.words.times import Clock, clock_read, duration_words
+from allocation.rules.ask.words.times import UNTIL, UNTIL_INCLUDING, Clock, clock_read, duration_words
 from tenants.platform.coded import coded
 
-_HOURS_TO = re.compile(r"\s*(?:--?>?|->)\s*|\s+(?:to|until|till|'?til|thru|through|and)\s+")
+_HOURS_TO = re.compile(
+    rf"\s*(?:--?>?|->)\s*|\s+(?:{UNTIL_INCLUDING}|{UNTIL}|to|and)\s+(?:(?:at(?=\s)|@)\s*)*"
+)
 
 
 @dataclass(slots=True)

@@ -147,9 +147,10 @@ class Reading:
         self.add_problem(NOT_UNDERSTOOD, why, span, self.replacements(span, *choices))
 
     def add_misspelling(self, span: Span, word: str) -> None:
-        """Adds a problem for a misspelled word."""
-        start = self.text.lower().index(word, span[0])
-        repairs = self.replacements((start, start + len(word)), *self.spelling_guesses(word))
+        """Adds a problem for a misspelled word, which may stand for another one: `Tag` for `day`."""
+        start = self.text.lower().find(word, *span)
+        place = span if start < 0 else (start, start + len(word))
+        repairs = self.replacements(place, *self.spelling_guesses(word))
         self.add_problem(NOT_UNDERSTOOD, coded("ask_word", text=self.words(span)), span, repairs)
 
     def with_noise(self, span: Span) -> Span:

@@ -11,6 +11,12 @@ from zoneinfo import ZoneInfo
 from allocation.rules.ask.words.numbers import WORD_NUMBER, number_of
 from tenants.platform.coded import CodedError
 
+UNTIL = (
+    r"(?:and\s+)?(?:until|till|'?til|thru|through|(?:end|finish)(?:s|ing|es)?"
+    r"(?:\s+(?:at|on))?)"
+)
+"""Words before an end."""
+UNTIL_INCLUDING = r"(?:and\s+)?(?:up\s+)?(?:until|till|'?til|thru|through|to)\s+(?:and\s+)?including"
 WEEKDAY_WORDS = {
     word: number
     for number, day in enumerate(
