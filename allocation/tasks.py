@@ -14,7 +14,7 @@ from allocation.services.decide.leading import MOST_SOLVE_SECONDS
 from allocation.services.decide.replays import replays_run, sample_request
 from allocation.services.decide.self_check import invariants_run
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
-from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up
+from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up, usage_sum_up
 from allocation.services.operate.exports import exports_make
 from allocation.services.operate.maintenance.watch import maintenance_announce
 from allocation.services.operate.reports import reports_send
@@ -145,8 +145,8 @@ def allocation_presence() -> None:
 
 @shared_task(name="allocation.telemetry")
 def allocation_telemetry() -> None:
-    """Aggregates readings into five-minute rows, and deletes expired ones."""
-    steps_apart("allocation.telemetry", timezone.now(), usage_roll_up, telemetry_sweep)
+    """Aggregates readings into five-minute rows and these into sums by hour, and deletes expired ones."""
+    steps_apart("allocation.telemetry", timezone.now(), usage_roll_up, usage_sum_up, telemetry_sweep)
 
 
 @shared_task(name="allocation.overrides")

@@ -14,6 +14,7 @@ import httpx
 
 from gpu_client.config import Config
 from gpu_client.problems import PortalUnreachable, Problem
+from gpu_client.progress import watch_said
 
 Document = dict[str, Any]
 
@@ -143,9 +144,12 @@ class Client:
         of: float | None = None,
         unit: str | None = None,
         metrics: Mapping[str, float] | None = None,
+        watch: Mapping[str, str] | None = None,
     ) -> Document:
-        """Says how far a booking's program is; returns its rate, expected end and cost of a step."""
+        """Says how far a booking's program is; returns its rate, expected end and cost of a step, and whether
+        the metric in `watch`, such as `{"accuracy": "higher"}`, has stopped getting better."""
         body = {"step": step, "of": of, "unit": unit, "metrics": None if metrics is None else dict(metrics)}
+        body |= watch_said(watch)
         return self._call("put_booking_progress", reference, body=body)
 
     def notebook(self, reference: str, program: str = "") -> Document:

@@ -255,6 +255,10 @@ def progress(
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", "-m", help="name=number; repeatable.")
     ] = None,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option(help="The metric of which a plateau is shown: accuracy=higher; without it loss."),
+    ] = None,
     is_json: Json = False,
     zone: Zone = "",
 ) -> None:
@@ -263,19 +267,25 @@ def progress(
     with errors_shown(is_json=is_json):
         named = {name: _number(value) for name, value in _labels(metrics or []).items()} or None
         steps, whole = _number(step), _number(of) if of else None
-        if not reference and progress_write(steps, whole, unit, named):
+        watched = _labels(watch or []) or None
+        if not reference and progress_write(steps, whole, unit, named, watched):
             return
         booking = reference or os.environ.get("GPU_BOOKING", "")
         if not booking:
             raise Problem({"status": 422, "detail": "Say of which booking: --booking BK-12."})
     with portal(is_json=is_json) as client:
-        found = client.progress(booking, steps, whole, unit, named)
+        found = client.progress(booking, steps, whole, unit, named, watched)
         if is_json:
             json_print(found)
             return
         clock = clock_of(client, zone)
         ends = found["expected_end"]
         line_print(f"Ends {clock.moment(ends)} at this rate." if ends else "Noted; no end is known yet.")
+        metric = found.get("metric")
+        if metric and metric["plateau"]:
+            line_print(
+                f"{metric['name']} has not become better since {found['unit']} {metric['since']:,.6g}."
+            )
 
 
 def _number(text: str) -> float:

@@ -28,10 +28,12 @@ def progress_write(
     of: float | None = None,
     unit: str | None = None,
     metrics: Mapping[str, float] | None = None,
+    watch: Mapping[str, str] | None = None,
 ) -> bool:
     """Writes a report to the file that the environment of the booking names; the node's agent sends it.
 
-    Returns False outside of a booking, so that a program runs there, too.
+    `watch`: the metric of which the booking's page shows a plateau, such as `{"accuracy": "higher"}`; without
+    it `loss`. Returns False outside of a booking, so that a program runs there, too.
 
     Raises:
         OSError: the file can't be written, as by another account.
@@ -40,12 +42,23 @@ def progress_write(
     path = os.environ.get(FILE)
     if not path:
         return False
-    said = {"step": step, "of": of, "unit": unit, "metrics": None if metrics is None else dict(metrics)}
+    said = {
+        "step": step,
+        "of": of,
+        "unit": unit,
+        "metrics": None if metrics is None else dict(metrics),
+        **watch_said(watch),
+    }
     line = json.dumps({name: value for name, value in said.items() if value is not None}, allow_nan=False)
     # The file belongs to the agent's folder: it is written in place, and never made.
     with open(os.open(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(line + "\n")
     return True
+
+
+def watch_said(watch: Mapping[str, str] | None) -> dict[str, str]:
+    """The fields of a report for a metric with its better values, `lower` or `higher`."""
+    return {"watch": next(iter(watch)), "better": next(iter(watch.values()))} if watch else {}
 
 
 class TrainingProgress:

@@ -34,7 +34,7 @@ from allocation.models.fleet.hardware import (
 from allocation.models.fleet.maintenance import GpuEvent, Maintenance
 from allocation.models.fleet.operations import Backup, PortalMode
 from allocation.models.fleet.reports import ReportSubscription, StatementExport
-from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse
+from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse, GpuUseDay
 from allocation.models.fleet.zones import Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.governance.counters import CounterOffer
@@ -78,6 +78,7 @@ __all__ = [
     "GpuModel",
     "GpuSample",
     "GpuUse",
+    "GpuUseDay",
     "MachineClock",
     "Maintenance",
     "MigPlacement",

@@ -30,6 +30,7 @@ _NOTES: dict[str, Sentence] = {
         "count",
     ),
     "after_parents": "an estimate: no start is reserved before the bookings that it depends on are over",
+    "step_cost": "1,000 %(unit)ss of %(workload)s cost %(cost)s by %(runs)s finished runs",
     "pausable": "may be paused",
     "mixed_pausable": (
         "paused before bookings of one class; it starts and resumes only when GPUs of all its "

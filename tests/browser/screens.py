@@ -42,6 +42,7 @@ PAGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bookings", "/t/helix/bookings"),
         ("waiting-list", "/t/helix/offers"),
         ("booking-running", "bookings:state=running"),
+        ("booking-metric", "booking-metric:state=running"),
         ("booking-waiting", "bookings:state=waiting"),
         ("booking-over", "bookings:state=over"),
         ("project", "/t/helix/p/protein-folding"),
@@ -321,9 +322,10 @@ FIRST_LINKS = {
 
 
 def address_of(page: Page, found: Site, address: str) -> str | None:
-    """The whole address: `bookings:QUERY` is the first booking in the list for it, `draft:` the
-    first draft of prices, `maintenance:` the next one, `series:`, `budget:`, `budget-variance:`,
-    `approval:`, `webhook:`, `service-account:` and `jira:` are the seeded ones.
+    """The whole address: `bookings:QUERY` is the first booking in the list for it, `booking-metric:QUERY`
+    the metric of that one, `draft:` the first draft of prices, `maintenance:` the next one, `series:`,
+    `budget:`, `budget-variance:`, `approval:`, `webhook:`, `service-account:` and `jira:` are the seeded
+    ones.
     """
     kind, colon, query = address.partition(":")
     if not colon or kind.startswith("/"):
@@ -344,7 +346,8 @@ def address_of(page: Page, found: Site, address: str) -> str | None:
         page.goto(f"{found.url}{query or '/ops'}/decisions" if is_decision else listed)
         return _href(page, found, 'main tbody a[href*="/decisions/"]' if is_decision else "main tbody th a")
     page.goto(f"{found.tenant('bookings')}?{query}")
-    return _href(page, found, "#bookings-list td a")
+    href = _href(page, found, "#bookings-list td a")
+    return f"{href}/metric" if href and kind == "booking-metric" else href
 
 
 def _draft_address(page: Page, found: Site) -> str | None:

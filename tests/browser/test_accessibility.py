@@ -75,6 +75,7 @@ SEEDED = {
     "budget": "budget",
     "budget-variance": "budget-variance",
     "campaign-costs": "campaign-costs",
+    "booking-metric": "booking-metric",
     "draft": "price-draft",
     "maintenance": "maintenance-change",
     "approval": "approval",

@@ -6,8 +6,9 @@ from rest_framework import serializers
 
 from allocation.access import access_booking
 from allocation.features.host_use.models import SpareCores
-from allocation.features.host_use.raising import SpareCoresTerms, raised_of, spare_cores_set
+from allocation.features.host_use.raising import SpareCoresTerms, is_on_for, raised_of, spare_cores_set
 from allocation.features.host_use.services import host_figures
+from tenants.access import access_project
 from tenants.api.base import ApiView
 from tenants.api.endpoints import Endpoints
 from tenants.models import Scope
@@ -58,6 +59,12 @@ class SpareCoresOut(serializers.Serializer[Any]):
     """Whether running work of the project gets free host cores while it waits for input."""
 
     on = serializers.BooleanField(source="is_on")
+
+
+@rest.get("projects/<slug:slug>/spare-cores", "Get whether bookings get free host cores", SpareCoresOut)
+def get_spare_cores(call: ApiView, slug: str) -> dict[str, Any]:
+    """Returns what the leads of a project have chosen. It is off until they do."""
+    return {"is_on": is_on_for(access_project(call.actor, slug).id)}
 
 
 @rest.put(

@@ -29,8 +29,9 @@ from allocation.features.insights.services import (
 )
 from allocation.points import BookingCard
 from allocation.queries.bookings.money.demand_hours import RUNS, WAITED
-from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
+from allocation.queries.bookings.money.held_use import DEVICES
 from allocation.queries.fleet.catalogue import class_labels
+from allocation.queries.fleet.use_hours import use_summed_until
 from billing.price_books import currency_latest
 from billing.rules import UNITS_PER_GPU, money_text
 from tenants.access import Actor
@@ -184,7 +185,8 @@ class OverTime:
 
     def idle(self) -> Sums:
         """Unused GPU-hours, their price, and the hours with readings, by the person's account."""
-        found = self._read(_IDLE, idle=IDLE_PERCENT, waited_classes=[], waited_hours=[], grams=None)
+        until = use_summed_until()
+        found = self._read(_IDLE, summed_until=until, waited_classes=[], waited_hours=[], grams=None)
         return {key: tuple(each / HOUR for each in sums) for key, sums in found.items()}
 
     def seconds(self, begins: date) -> Decimal:

@@ -12,7 +12,8 @@ from django.db import connection
 
 from allocation.models import GpuModel
 from allocation.points import hours_waited
-from allocation.queries.bookings.money.held_use import IDLE_PERCENT, OF_GPUS, WHOLE
+from allocation.queries.bookings.money.held_use import OF_GPUS, WHOLE
+from allocation.queries.fleet.use_hours import USE, use_summed_until
 
 # A mixed booking waits and is paused as its first class.
 OF_PLACE = {
@@ -54,7 +55,6 @@ _PEAKS = (
     ("V100", 125),
     ("T4", 65),
 )
-_UNUSED = "r.processes_max = 0 OR r.busy_avg < %(idle)s"
 # The network of a booking is that of its whole run, in equal parts for its GPUs of the node.
 _NETWORK = """
 LEFT JOIN (
@@ -67,32 +67,23 @@ LEFT JOIN (
   GROUP BY h.id) n ON n.booking_id = g.booking_id AND n.node_id = g.node_id
 """
 # Grams of CO2 for each kWh, by the calendar of the zone at that hour, elsewhere those of the site.
-_GRAMS = """coalesce(z.grams[1 + extract(hour FROM r.at AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int],
+_GRAMS = """coalesce(z.grams[1 + extract(hour FROM r.hour AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int],
   %(grams)s)"""
 # Readings are summed up by allocation and day first: what they are weighed with is that of the allocation,
 # and there are hundreds of readings for each.
 READINGS = f"""
 SELECT a.id, a.booking_id, g.node_id, g.gpu_class_id, g.model_id, {WHOLE} AS whole,
-  (r.at AT TIME ZONE 'UTC')::date AS day, sum(r.seconds) AS seconds,
-  sum(r.seconds) FILTER (WHERE {_UNUSED}) AS unused,
-  sum(r.seconds) FILTER (WHERE ({_UNUSED}) AND w.at IS NOT NULL) AS dark,
-  sum(r.measured) AS measured,
-  sum(r.measured * r.busy_avg::numeric) AS busy,
-  sum(r.energy_mj) AS energy_mj,
-  sum(r.seconds) FILTER (WHERE r.energy_mj IS NOT NULL) AS with_energy,
-  sum(r.seconds) FILTER (WHERE r.bandwidth_avg IS NOT NULL) AS with_bandwidth,
-  sum(r.seconds * r.bandwidth_avg::numeric) AS bandwidth,
-  sum(r.seconds) FILTER (WHERE r.tensor_avg IS NOT NULL) AS with_tensor,
-  sum(r.seconds * r.tensor_avg::numeric) AS tensor,
-  sum(r.seconds * (coalesce(r.pcie_kb, 0) + coalesce(r.nvlink_kb, 0))::numeric)
-    FILTER (WHERE r.tensor_avg IS NOT NULL) AS links,
-  sum(r.seconds * r.tensor_avg::numeric) FILTER (WHERE r.energy_mj > 0) AS tensor_with_energy,
-  sum(r.energy_mj) FILTER (WHERE r.tensor_avg IS NOT NULL AND r.energy_mj > 0) AS tensor_mj,
-  sum(r.seconds) FILTER (WHERE r.sm_avg IS NOT NULL) AS with_sm,
-  sum(r.seconds * r.sm_avg::numeric) AS sm,
+  (r.hour AT TIME ZONE 'UTC')::date AS day, sum(r.seconds) AS seconds,
+  sum(r.unused) AS unused, sum(r.unused) FILTER (WHERE w.at IS NOT NULL) AS dark,
+  sum(r.measured) AS measured, sum(r.busy) AS busy,
+  sum(r.energy_mj) AS energy_mj, sum(r.with_energy) AS with_energy,
+  sum(r.with_bandwidth) AS with_bandwidth, sum(r.bandwidth) AS bandwidth,
+  sum(r.with_tensor) AS with_tensor, sum(r.tensor) AS tensor,
+  sum(r.link_kib) AS links, sum(r.tensor_with_energy) AS tensor_with_energy, sum(r.tensor_mj) AS tensor_mj,
+  sum(r.with_sm) AS with_sm, sum(r.sm) AS sm,
   sum(r.energy_mj) FILTER (WHERE {_GRAMS} IS NOT NULL) AS with_grams,
   sum(r.energy_mj * {_GRAMS}) AS grams
-FROM allocation_gpuuse r
+FROM ({USE}) r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
 JOIN allocation_node o ON o.id = g.node_id
@@ -100,8 +91,8 @@ JOIN allocation_rack k ON k.id = o.rack_id
 LEFT JOIN allocation_zone z ON z.slug = k.zone_id
 JOIN allocation_booking b ON b.id = a.booking_id
 LEFT JOIN unnest(%(waited_classes)s::text[], %(waited_hours)s::timestamptz[]) AS w (gpu_class, at)
-  ON w.gpu_class = g.gpu_class_id AND w.at = date_trunc('hour', r.at)
-WHERE r.at >= %(starts)s AND r.at < %(ends)s AND {OF_GPUS} AND {WHOSE}
+  ON w.gpu_class = g.gpu_class_id AND w.at = r.hour
+WHERE {OF_GPUS} AND {WHOSE}
 GROUP BY a.id, g.id, day
 """  # noqa: S608
 # Of readings with the time of tensor cores, on products with a known peak: what they computed at most.
@@ -149,7 +140,7 @@ def readings_of(facts: dict[str, Any], name: str) -> Iterator[tuple[str, date, l
     """Yields the sums of readings by a noun and day, in the order of the statement."""
     waited = sorted(hours_waited(facts["starts"], facts["ends"]))
     facts = facts | {
-        "idle": IDLE_PERCENT,
+        "summed_until": use_summed_until(),
         "peaks": _peaks(),
         "grams": settings.CARBON_GRAMS_PER_KWH or None,
         "waited_classes": [gpu_class for gpu_class, _ in waited],

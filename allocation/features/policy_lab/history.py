@@ -12,6 +12,7 @@ from allocation.features.policy_lab.demand import source_of
 from allocation.features.policy_lab.past_bookings import Bookings, bookings_read
 from allocation.features.policy_lab.plays.past import History, Outage, Planned
 from allocation.models import Gpu, GpuEvent, Maintenance
+from allocation.queries.fleet.use_hours import USE, use_summed_until
 from allocation.services.policy.scenario_sites import scenario_site
 from allocation.services.policy.scenarios import Key, Value
 from allocation.services.snapshot.hardware import maintenance_rows
@@ -27,14 +28,14 @@ _SEEN_GPUS = """
 SELECT DISTINCT a.gpu_id::text FROM allocation_allocation a
 WHERE a.state IN ('active', 'releasing', 'ended') AND a.period && tstzrange(%(since)s, %(now)s)
 """
-_ENERGY = """
-SELECT g.gpu_class_id, sum(r.energy_mj)::bigint, sum(r.seconds * a.units)::bigint
-FROM allocation_gpuuse r
+_ENERGY = f"""
+SELECT g.gpu_class_id, sum(r.energy_mj)::bigint, sum(r.with_energy * a.units)::bigint
+FROM ({USE}) r
 JOIN allocation_allocation a ON a.id = r.allocation_id
 JOIN allocation_gpu g ON g.id = a.gpu_id
-WHERE r.at >= %(since)s AND r.at < %(now)s AND r.energy_mj IS NOT NULL
+WHERE r.with_energy > 0
 GROUP BY 1 ORDER BY 1
-"""
+"""  # noqa: S608 (our own text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def is_drawn(history: History) -> bool:
 def energy_read(since: datetime, until: datetime) -> dict[str, tuple[int, int]]:
     """Measured millijoules and unit-seconds by class; a class without readings is missing."""
     with connection.cursor() as cursor:
-        cursor.execute(_ENERGY, {"since": since, "now": until})
+        cursor.execute(_ENERGY, {"starts": since, "ends": until, "summed_until": use_summed_until()})
         return {name: (energy, units) for name, energy, units in cursor.fetchall() if units}
 
 

@@ -16,8 +16,9 @@ from django.views.decorators.http import require_safe
 from allocation.access import access_booking, may_change
 from allocation.features.progress.costs import UnitLimitTerms, campaign_costs, campaign_limit_set
 from allocation.features.progress.models import Progress
-from allocation.features.progress.points import cost_per_step
+from allocation.features.progress.points import cost_per_step, metric_shown
 from allocation.features.progress.rules import Pace, misses_by
+from allocation.features.progress.services import MetricTerms, metric_watch
 from allocation.models import Booking
 from allocation.points import BOOKING_CARDS, BookingCard, work_rates
 from allocation.rules.states import State
@@ -56,6 +57,8 @@ def progress_card(actor: Actor, booking: Booking, now: datetime) -> BookingCard 
         "is_stale": is_running and now - row.at > STALE,
         "per_thousand": None if cost is None else money_text(cost * 1_000, booking.currency),
         "now": now,
+        "plateau": _plateau(row),
+        "may_watch": bool(row.metrics) and is_running and may_change(actor, booking),
     }
     card |= _against_before(booking, pace)
     if ends is not None and booking.planned_ends is not None and not card["is_stale"]:
@@ -74,6 +77,17 @@ def _against_before(booking: Booking, pace: Pace) -> dict[str, Any]:
         rate = pace.per_second * 3_600 / booking.ask["count"]
         found["against_before"] = _compared(rate / known.per_gpu_hour, known.runs)
     return found
+
+
+def _plateau(row: Progress) -> str:
+    """`loss has not become better since step 8,000; the best was 0.312.`"""
+    found = metric_shown(row)
+    if found is None or not found["plateau"]:
+        return ""
+    return (
+        f"{found['name']} has not become better since {row.unit} {found['since']:,.6g};"
+        f" the best was {found['best']:.4g}."
+    )
 
 
 def _compared(times: float, runs: int) -> str:
@@ -163,9 +177,45 @@ def _limit_now(actor: Actor, campaign_id: UUID) -> Mapping[str, Any]:
     }
 
 
+def _metric_page(actor: Actor, now: datetime, reference: str) -> dict[str, Any]:
+    booking = access_booking(actor, reference)
+    row = Progress.objects.filter(booking=booking).first()
+    return {
+        "label": booking.label,
+        "metric": row and metric_shown(row),
+        "plateau": row and _plateau(row),
+        "may_edit": bool(row and row.metrics) and may_change(actor, booking),
+    }
+
+
+def _metrics(actor: Actor, reference: str) -> list[tuple[str, str]]:
+    row = Progress.objects.filter(booking=access_booking(actor, reference)).first()
+    return [(name, name) for name in sorted(row.metrics if row else ())]
+
+
+def _metric_now(actor: Actor, reference: str) -> Mapping[str, Any]:
+    row = Progress.objects.filter(booking=access_booking(actor, reference)).first()
+    return {"watch": row.metric, "better": row.better} if row else {}
+
+
 BOOKING_CARDS.append(progress_card)
 urlpatterns = [
     path("t/<slug:tenant>/bookings/<str:label>/progress", progress_part, name="progress"),
+    form_page(
+        "bookings/<str:reference>/metric",
+        "booking-metric",
+        "progress/metric.html",
+        _metric_page,
+        Act(
+            "watch",
+            metric_watch,
+            "Saved. A plateau is shown after 30 readings.",
+            terms=MetricTerms,
+            choices={"better": lambda _: [("lower", "Lower"), ("higher", "Higher")]},
+            path_choices={"watch": _metrics},
+            initial=_metric_now,
+        ),
+    ),
     form_page(
         "campaigns/<uuid:campaign_id>/costs",
         "campaign-costs",

@@ -8,11 +8,27 @@ from rest_framework import serializers
 
 from allocation.features.progress.lines import lines_keep
 from allocation.features.progress.models import Progress
+from allocation.features.progress.plateau import Better, verdict_of
 from allocation.models import Booking
 from allocation.points import BOOKING_PARTS, PROGRAM_LINES, BookingPart
 from allocation.words.refusals import sentences_add
 from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money
+
+
+class MetricOut(Shape):
+    """The metric of a run that is watched, and whether it has stopped getting better. It decides nothing."""
+
+    name = serializers.CharField()
+    better = serializers.ChoiceField([*Better], help_text="Which values are better.")
+    readings = serializers.IntegerField()
+    plateau = serializers.BooleanField(
+        allow_null=True,
+        help_text="The last third of the readings is not better than those before, and an improvement would"
+        " be seen. Null: fewer than 30 readings, nothing gained before, or too noisy to tell.",
+    )
+    since = serializers.FloatField(allow_null=True, help_text="The step where the last third begins.")
+    best = serializers.FloatField(allow_null=True, help_text="A mean of neighbours in a long run.")
 
 
 class ProgressOut(Shape):
@@ -22,6 +38,7 @@ class ProgressOut(Shape):
     of = serializers.FloatField(allow_null=True)
     unit = serializers.CharField()
     metrics = serializers.DictField(child=serializers.FloatField())
+    metric = MetricOut(allow_null=True, help_text="Null: none is watched.")
     at = serializers.DateTimeField(help_text="When it was said last.")
     per_hour = serializers.FloatField(
         allow_null=True, help_text="Steps in an hour, of the last 15 to 30 minutes. Null: not known yet."
@@ -40,6 +57,21 @@ def cost_per_step(booking: Booking, row: Progress) -> Decimal | None:
     return None if rate is None else round(booking.price_per_hour / Decimal(rate * 3_600), 9)
 
 
+def metric_shown(row: Progress) -> dict[str, Any] | None:
+    """The metric that is watched, as `MetricOut` takes it."""
+    if not row.metric:
+        return None
+    found = verdict_of(row.series, Better(row.better))
+    return {
+        "name": row.metric,
+        "better": row.better,
+        "readings": row.series.readings,
+        "plateau": found and found.is_plateau,
+        "since": found and found.since,
+        "best": found and found.best,
+    }
+
+
 def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
     """The progress as `ProgressOut` takes it."""
     pace = row.pace
@@ -50,6 +82,7 @@ def progress_shown(booking: Booking, row: Progress) -> dict[str, Any]:
         "of": row.of,
         "unit": row.unit,
         "metrics": row.metrics,
+        "metric": metric_shown(row),
         "at": row.at,
         "per_hour": None if rate is None else rate * 3_600,
         "expected_end": None if ends is None else ends.replace(microsecond=0),
@@ -67,6 +100,10 @@ sentences_add(
         "progress_number": "Send a number from 0 to 1,000,000,000,000,000.",
         "progress_of": "There are fewer steps in all than steps that are done.",
         "progress_backwards": "The run has reached %(done)s already, so this changes nothing.",
+        "progress_watch_name": "A metric has up to 40 letters, digits and _ . / @ -.",
+        "progress_watch_none": "Name the metric of which these values are better.",
+        "progress_watch_unknown": "The program reports no metric with this name.",
+        "progress_better": "Say whether higher or lower values of %(name)s are better.",
         (
             "progress_metrics"
         ): "%(name)s is one of more than 16 metrics, has a name that can't be kept, or is not a number.",

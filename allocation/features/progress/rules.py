@@ -64,6 +64,11 @@ def metrics_fault(metrics: Mapping[str, object]) -> str:
     return next((name[:40] for name in names if not _NAME.fullmatch(name) or name not in numbers), "")
 
 
+def is_name(text: str) -> bool:
+    """Whether a metric can have the name."""
+    return bool(_NAME.fullmatch(text))
+
+
 def is_number_of_steps(value: float) -> bool:
     """Whether a program can have done so many steps."""
     return isfinite(value) and 0 <= value <= MOST_STEPS

@@ -208,7 +208,13 @@ def diversion_read(project: Project, name: str, ask: AskDocument, prices: Prices
         for each in order
     )
     facts = {"workload": name, "unit": rates[first].unit, "costs": words}
-    detail = {"first": first, "costs": {each: str(costs[each]) for each in costs}, "workload": name}
+    detail = {
+        "first": first,
+        "costs": {each: str(costs[each]) for each in order},
+        "runs": {each: rates[each].runs for each in order},
+        "unit": rates[first].unit,
+        "workload": name,
+    }
     return Diverted(name, facts, detail)
 
 

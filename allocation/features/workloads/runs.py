@@ -11,7 +11,8 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.points import HostSignals, host_signals
-from allocation.queries.bookings.money.held_use import DEVICES, IDLE_PERCENT
+from allocation.queries.bookings.money.held_use import DEVICES
+from allocation.queries.fleet.use_hours import IDLE_PERCENT
 from allocation.rules.nodes.diagnosis import GIB, Signals, measured_mean, nvlink_peak_kb
 
 # Newer runs count, because code and drivers change.

@@ -1,11 +1,19 @@
-"""Measurements by agents: readings for two days, five-minute rows for ninety days. Null is unknown,
-never zero."""
+"""Measurements by agents: readings for two days, five-minute rows for 90 days, sums by hour for 400. Null
+is unknown, never zero."""
 
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
 from allocation.models.fleet.hardware import Gpu
 from tenants.models import Tenant
+
+if TYPE_CHECKING:
+    _Float = models.FloatField[float, float]
+else:
+    _Float = models.FloatField  # It is generic in its stubs only.
 
 
 def _small() -> "models.PositiveSmallIntegerField[int | None, int | None]":
@@ -140,6 +148,58 @@ class GpuUse(models.Model):
                 | Q(tenant__isnull=False, allocation_id__isnull=False),
                 name="use_whose",
             ),
+        ]
+
+
+class RealField(_Float):
+    """A number of four bytes, exact to 24 bits."""
+
+    def db_type(self, connection: Any) -> str:  # noqa: ANN401 (Django's)
+        """As PostgreSQL names it."""
+        return "real"
+
+
+def _seconds() -> "ArrayField[list[int], list[int]]":
+    return ArrayField(models.PositiveSmallIntegerField())
+
+
+def _sums() -> "ArrayField[list[float], list[float]]":
+    return ArrayField(RealField())
+
+
+class GpuUseDay(models.Model):
+    """The five-minute rows of an allocation on a UTC day, summed up by hour.
+
+    Each list has a value for each of `hours`, those with rows. `seconds`, `unused`, `measured` and `with_…`
+    are seconds; other sums are percent times seconds, and `tensor_mj` and `link_kib` are of the
+    seconds with a reading of tensor cores. Days are summed up in their order, when their rows are final.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
+    allocation_id = models.UUIDField()
+    day = models.DateField()
+    hours = _seconds()
+    seconds = _seconds()
+    unused = _seconds()
+    measured = _seconds()
+    busy = _sums()
+    energy_mj = ArrayField(models.BigIntegerField())
+    with_energy = _seconds()
+    with_bandwidth = _seconds()
+    bandwidth = _sums()
+    with_tensor = _seconds()
+    tensor = _sums()
+    link_kib = _sums()
+    tensor_with_energy = _sums()
+    tensor_mj = _sums()
+    with_sm = _seconds()
+    sm = _sums()
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "day"], name="use_day_of_tenant")]
+        constraints = [
+            models.UniqueConstraint(fields=["day", "allocation_id"], name="use_day_once"),
         ]
 
 

@@ -1,15 +1,16 @@
-"""Telemetry: readings are bounded and stored once, then kept as five-minute rows for 90 days."""
+"""Telemetry: readings are bounded and stored once, then kept as five-minute rows for 90 days, and as sums
+by hour for 400."""
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
 import wire
-from allocation.models import Allocation, Gpu, GpuSample, GpuUse, Node
+from allocation.models import Allocation, Gpu, GpuSample, GpuUse, GpuUseDay, Node
 from allocation.points import NODE_TELEMETRY, program_lines_keep
 from allocation.queries.fleet.telemetry import (
     ROLLUP_STEP,
@@ -19,11 +20,14 @@ from allocation.queries.fleet.telemetry import (
     rollup_parameters,
     rollup_sql,
 )
+from allocation.queries.fleet.use_hours import USE_SUM, use_summed_until
 from allocation.rules.nodes.plausibility import is_implausible
 from allocation.services.record.counters import counter_add
 from tenants.platform.database.compiled import Compiled
 
 USE_KEPT = timedelta(days=90)
+# As long as histories of bookings: a month and that of the year before can be compared.
+SUMS_KEPT, DAY = timedelta(days=400), timedelta(days=1)
 # At most one reading of a device in this time.
 READ_EVERY_S = 5
 # An agent that was disconnected sends its readings later; its clock is believed this far.
@@ -113,8 +117,33 @@ def usage_roll_up(now: datetime) -> int:
     return written
 
 
+def usage_sum_up(now: datetime) -> int:
+    """Writes the sums of the oldest day without them, when its rows are final; returns how many.
+
+    Each call writes one day. It is one statement for all organisations, so an interrupted run has written
+    nothing.
+    """
+    first, last = _unsummed(), GpuUse.objects.aggregate(at=Max("at"))["at"]
+    if first is None or last is None:
+        return 0
+    starts = datetime.combine(first.astimezone(UTC).date(), time(), UTC)
+    ends = starts + DAY
+    if min(last, now) < ends + UNSETTLED:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(USE_SUM, {"day": starts.date(), "starts": starts, "ends": ends})
+        return int(cursor.rowcount)
+
+
+def _unsummed() -> datetime | None:
+    """The oldest row of an allocation whose day has no sums."""
+    rows = GpuUse.objects.filter(at__gte=use_summed_until(), allocation_id__isnull=False)
+    return rows.order_by("at").values_list("at", flat=True).first()
+
+
 def telemetry_sweep(now: datetime) -> int:
-    """Removes readings that have become rows, and rows that are too old; returns how many.
+    """Removes readings that have become rows, rows that are in sums, and sums that are too old; returns
+    how many.
 
     Each call removes one piece of a backlog, so that no task takes long.
     """
@@ -124,9 +153,10 @@ def telemetry_sweep(now: datetime) -> int:
         return 0
     first = GpuSample.objects.aggregate(first=Min("at"))["first"] or now
     read = min(now - SAMPLES_KEPT, rows["last"], first + PIECE)
-    used = min(now - USE_KEPT, rows["first"] + PIECE)
+    used = min(now - USE_KEPT, rows["first"] + PIECE, _unsummed() or now)
     gone = GpuSample.objects.filter(at__lt=read).delete()[0]
-    return gone + GpuUse.objects.filter(at__lt=used).delete()[0]
+    gone += GpuUse.objects.filter(at__lt=used).delete()[0]
+    return gone + GpuUseDay.objects.filter(day__lt=(now - SUMS_KEPT).astimezone(UTC).date()).delete()[0]
 
 
 _MEASURED = tuple(

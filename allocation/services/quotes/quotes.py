@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,7 @@ from allocation.services.bookings.price_lock import PRICE_LOCK_TIME, price_lock
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
+from allocation.services.record.history import Event
 from allocation.services.record.workloads import WorkLength, classes_by_cost, is_cheapest_first, work_lengths
 from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
@@ -31,6 +33,7 @@ from allocation.words.quotes import note_text
 from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
+from billing.rules import money_text
 from billing.services import campaign_to_charge
 from billing.services.guardrails import STOPPING, new_bookings_refusal, restraints_of
 from solver import (
@@ -104,7 +107,8 @@ def quote_make(
     asked = _questions(actor, admission, request, project, market)
     questions = [_restrained(each, request.ask, restraints) for each in asked]
     found, blocked = _found(site := _site(now, without), questions, request.ask)
-    priced = _priced(found, actor, admission, plain := _without_kind(request), market)
+    chosen = _chosen(found, _on_each_class(site, questions[0], request.diversion))
+    priced = _priced(chosen, actor, admission, plain := _without_kind(request), market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
@@ -201,6 +205,41 @@ def _found(
     return found, own.blocked
 
 
+def _on_each_class(site: Availability, question: QuoteRequest, diversion: Event | None) -> list[Option]:
+    """The request on each of its classes where learnt cost orders them, in that order: who wants another one
+    than the cheapest sees what it costs and when it starts."""
+    if diversion is None:
+        return []
+    of_one = (
+        replace(question, ask=replace(question.ask, classes=(each,))) for each in diversion.detail["costs"]
+    )
+    found = (site.quote(each, only_as_asked=True).options for each in of_one)
+    return [each for options in found for each in options if each.kind == "as_asked"]
+
+
+def _chosen(found: Sequence[Option], listed: Sequence[Option]) -> list[Option]:
+    """What is listed in any case, and the best of the others."""
+    same = {(each.gpu_class, each.tier, each.kind) for each in listed}
+    others = [each for each in found if (each.gpu_class, each.tier, each.kind) not in same]
+    best = best_options([*listed, *others], MAX_OPTIONS + len(listed))
+    return [*listed, *(each for each in best if each not in listed)][: max(MAX_OPTIONS, len(listed))]
+
+
+def _with_step_cost(option: QuoteOption, learnt: Mapping[str, Any]) -> QuoteOption:
+    """Returns the option with what finished runs say of the cost of its steps at present prices."""
+    cost = learnt["costs"].get(option.gpu_class)
+    if cost is None or option.kind != "as_asked":
+        return option
+    note = note_text(
+        "step_cost",
+        unit=learnt["unit"],
+        workload=learnt["workload"],
+        cost=money_text(Decimal(cost) * 1_000, option.currency),
+        runs=learnt["runs"][option.gpu_class],
+    )
+    return replace(option, notes=(*option.notes, note))
+
+
 def _to_named_end(site: Availability, question: QuoteRequest, ask: AskDocument, option: Option) -> Option:
     """The option of another date until the local time that the request named, where it is free until then:
     a change of clocks makes its window shorter or longer."""
@@ -222,15 +261,17 @@ def _priced(
     request: BookingRequest,
     market: Market,
 ) -> Iterator[QuoteOption]:
-    """Yields the best of them with price and notes."""
+    """Yields them with price and notes."""
     ask, zone = request.ask, ZoneInfo(request.zone)
     if ask.not_before is not None and ask.not_before <= market.now:
         ask = replace(ask, not_before=None)
     tiers = {tier.slug: tier for tier in Tier.objects.all()}
-    for each in best_options(found, MAX_OPTIONS):
+    for each in found:
         option = quote_option(each, (tiers[each.tier], admission.tier), ask, zone, market)
         if option is None:
             continue
+        if request.diversion is not None:
+            option = _with_step_cost(option, request.diversion.detail)
         is_own = option.tier == admission.tier.slug
         yield option if is_own else _with_missing(option, actor, request.project, market.now)
 

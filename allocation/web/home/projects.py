@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 from allocation.models import Booking, PlannedStrength
 from allocation.queries.bookings.after_parents import estimated_starts
 from allocation.queries.bookings.money.forecasts import BudgetHistory, history_of_budget
-from allocation.queries.bookings.money.held_use import IDLE_PERCENT, held_use_of
+from allocation.queries.bookings.money.held_use import held_use_of
 from allocation.queries.bookings.money.projects import (
     Forecast,
     QuotaUse,
@@ -34,6 +34,7 @@ from allocation.queries.bookings.money.spending import (
 )
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.queries.bookings.planned_pauses import PlannedPause, planned_pauses
+from allocation.queries.fleet.use_hours import IDLE_PERCENT
 from allocation.queries.limits.tree import owner_uses
 from allocation.rules.ask import AskDocument
 from allocation.rules.states import ON_HARDWARE, State

@@ -17,7 +17,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from allocation.queries.bookings.money.held_use import IDLE_PERCENT, HeldUse, held_use_of
+from allocation.queries.bookings.money.held_use import HeldUse, held_use_of
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.bookings.money.statement_files import (
     FILES,
@@ -36,6 +36,7 @@ from allocation.queries.bookings.money.statements import (
     statement_page,
 )
 from allocation.queries.fleet.catalogue import names_of_use
+from allocation.queries.fleet.use_hours import IDLE_PERCENT
 from allocation.services.operate.exports import DIRECT_LINES, exports_seen
 from allocation.web.money.disputes import dispute_act, disputes_shown
 from billing.focus import csv_row

@@ -6,6 +6,9 @@ roll-up writes them, and two days of readings of the queried GPU. The bench meas
 - "this booking, this hour", for old and recent bookings, and the curves of pages, through row-level
   security as a web process;
 - one roll-up of a whole fleet's last minutes, and the removal of old rows.
+
+With `--sums` it measures the sums by hour of a year instead: a day of random rows of all GPUs is summed up,
+and copied to all days.
 """
 
 import argparse
@@ -37,6 +40,26 @@ SELECT g.id, %(tenant)s, md5(g.number || ':' || floor(extract(epoch FROM t) / %(
   1000, 200000, 0, 150000000
 FROM generate_series(%(since)s, %(until)s - interval '5 minutes', interval '5 minutes') t,
   allocation_gpu g
+"""
+# Each value is another one, so that nothing is small because it repeats.
+_RANDOM_ROWS = """
+INSERT INTO allocation_gpuuse (gpu_id, tenant_id, allocation_id, at, seconds, measured, busy_min,
+  busy_avg, busy_max, processes_max, bandwidth_avg, tensor_avg, sm_avg, pcie_kb, nvlink_kb, energy_mj)
+SELECT g.id, %(tenant)s, md5(g.number || ':' || floor(extract(epoch FROM t) / %(lasts)s))::uuid, t,
+  300, 270 + 30 * random(), 0, 100 * random(), 100, 1, 100 * random(), 100 * random(), 100 * random(),
+  1000000 * random(), 90000000 * random(), 200000000 * random()
+FROM generate_series(%(since)s, %(until)s - interval '5 minutes', interval '5 minutes') t,
+  allocation_gpu g
+"""
+_COPIES = """
+INSERT INTO allocation_gpuuseday ({columns}, day, allocation_id)
+SELECT {columns}, day - n, md5(allocation_id::text || n)::uuid
+FROM allocation_gpuuseday, generate_series(1, %(days)s - 1) n
+"""
+_ALL_SUMS = """
+SELECT count(*), sum(seconds), sum(unused), sum(measured), sum(busy), sum(energy_mj), sum(with_energy),
+  sum(bandwidth), sum(tensor), sum(link_kib), sum(sm)
+FROM ({use}) u GROUP BY date_trunc('day', u.hour)
 """
 _READINGS = """
 INSERT INTO allocation_gpusample (gpu_id, tenant_id, allocation_id, at, utilisation,
@@ -184,15 +207,60 @@ def _work() -> dict[str, Any]:
         }
 
 
+def sums_measure(options: argparse.Namespace) -> dict[str, Any]:
+    """A year of sums by hour on a fresh database: their size, and the time to make and to read them."""
+    with database():
+        from django.db import connection  # noqa: PLC0415
+
+        from allocation.queries.fleet.use_hours import USE, use_summed_until  # noqa: PLC0415
+        from allocation.services.nodes.telemetry import usage_sum_up  # noqa: PLC0415
+        from tests.roles import as_owner  # noqa: PLC0415
+
+        tenant, midnight = uuid4(), NOW.replace(hour=0)
+        day = {"since": midnight - timedelta(days=1), "until": midnight + timedelta(hours=1)}
+        with as_owner(), connection.cursor() as cursor:
+            _hardware(options.gpus, tenant)
+            cursor.execute(_RANDOM_ROWS, {"tenant": tenant, "lasts": int(LASTS.total_seconds()), **day})
+            made = _timed(1, lambda: usage_sum_up(NOW))
+            cursor.execute(
+                "SELECT string_agg(column_name, ', ') FROM information_schema.columns"
+                " WHERE table_name = 'allocation_gpuuseday'"
+                " AND column_name NOT IN ('id', 'day', 'allocation_id')"
+            )
+            cursor.execute(_COPIES.format(columns=cursor.fetchone()[0]), {"days": options.days})
+            cursor.execute("ANALYZE allocation_gpuuseday")
+            cursor.execute(
+                "SELECT count(*), sum(cardinality(hours)), pg_table_size('allocation_gpuuseday'),"
+                " pg_indexes_size('allocation_gpuuseday') FROM allocation_gpuuseday"
+            )
+            rows, hours, table, indexes = cursor.fetchone()
+            facts = {"starts": midnight - timedelta(days=options.days), "ends": NOW}
+            facts["summed_until"] = use_summed_until()
+            read = _timed(3, lambda: cursor.execute(_ALL_SUMS.format(use=USE), facts))
+    return {
+        "gpus": options.gpus,
+        "days": options.days,
+        "rows": rows,
+        "gpu_hours": hours,
+        "table_mb": table >> 20,
+        "indexes_mb": indexes >> 20,
+        "sum_up_a_day": made,
+        "read_all": read,
+        "machine": machine(),
+    }
+
+
 def arguments() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live.telemetry", description=__doc__)
     parser.add_argument("--gpus", type=int, default=256)
     parser.add_argument("--days", type=int, default=90)
+    parser.add_argument("--sums", action="store_true", help="measure the sums by hour")
     parser.add_argument("--out", type=Path, default=None, help="folder for telemetry.json")
     return parser
 
 
 if __name__ == "__main__":
     chosen = arguments().parse_args()
-    report("telemetry", measure(chosen), chosen.out)
+    measured = sums_measure(chosen) if chosen.sums else measure(chosen)
+    report("telemetry-sums" if chosen.sums else "telemetry", measured, chosen.out)

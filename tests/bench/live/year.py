@@ -228,11 +228,16 @@ def _sample(gpu: str, key: str | None, slot: int | None, size: int | None, at: i
 
 def sweeps(now: datetime) -> None:
     """Runs the worker's removals."""
-    from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up  # noqa: PLC0415
+    from allocation.services.nodes.telemetry import (  # noqa: PLC0415
+        telemetry_sweep,
+        usage_roll_up,
+        usage_sum_up,
+    )
     from portal.integrations.mail.send import mails_sweep  # noqa: PLC0415
     from portal.integrations.relay import outbox_sweep  # noqa: PLC0415
 
     usage_roll_up(now)
+    usage_sum_up(now)
     telemetry_sweep(now)
     outbox_sweep(now)
     mails_sweep(now)

@@ -79,11 +79,14 @@ def ordered() -> list[int]:
 
 def test_it_is_off_until_a_lead_sets_it_on(site: Site, waiting: Allocation) -> None:
     assert turned() == 0
+    assert said(site.researcher.get("projects/folding/spare-cores")) == {"on": False}
+    assert site.outsider.get("projects/folding/spare-cores").status_code == 404
     assert site.researcher.put("projects/folding/spare-cores", {"on": True}).status_code == 403
     assert site.outsider.put("projects/folding/spare-cores", {"on": True}).status_code == 404
     for wrong in ({}, {"on": "maybe"}, {"on": True, "cores": 3}, {"on": None}):
         assert site.lead.put("projects/folding/spare-cores", wrong).status_code == 400
     chosen(site, on=True)
+    assert said(site.researcher.get("projects/folding/spare-cores")) == {"on": True}
     assert turned() == 1
     assert ordered() == [12]
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from allocation.features.workloads.models import Diversion
-from allocation.models import Booking, BookingEvent
+from allocation.models import Booking, BookingEvent, Gpu
 from allocation.services.snapshot.snapshot import requests_of
 from tenants.models import GpuClass
 from tests.api.builders import Site, said
@@ -121,6 +121,30 @@ def test_the_quote_says_it_and_puts_the_cheapest_class_first(learnt: Site) -> No
     assert "1,000 steps of fold cost €" in quote["diverted"]
     assert all("kind:" not in each["request"] for each in quote["options"])
     assert said(learnt.researcher.post("quotes", {**body, "name": "x"}))["diverted"] == ""
+
+
+def test_the_quote_lists_each_class_in_the_order_of_cost_with_its_numbers(learnt: Site) -> None:
+    automatic(learnt)
+    with as_owner():
+        gpus = list(Gpu.objects.order_by("number").values_list("id", flat=True))
+        Gpu.objects.filter(id__in=gpus[4:]).update(gpu_class="a100", model="a100-80gb")
+    body = {"request": SEVERAL, "project": learnt.project.slug, "name": "fold-9", "tier": "standard"}
+    options = said(learnt.researcher.post("quotes", body))["options"]
+    first, second = options[:2]
+    assert [(each["gpu_class"], each["request"]) for each in (first, second)] == [
+        ("a100", "1 a100 4h"),
+        ("h100", "1 h100 3h"),
+    ]
+    costs = [
+        re.search(r"1,000 steps of fold cost €([0-9.]+) by 3 finished runs", " ".join(each["notes"]))
+        for each in (first, second)
+    ]
+    cheap, dear = (float(each[1]) for each in costs if each)
+    assert dear / cheap == pytest.approx(1.5, abs=0.01)
+    pairs = [(each["gpu_class"], each["tier"]) for each in options if each["kind"] == "as_asked"]
+    assert len(pairs) == len(set(pairs))
+    alone = said(learnt.researcher.post("quotes", {**body, "request": second["request"]}))
+    assert (alone["diverted"], alone["options"][0]["gpu_class"]) == ("", "h100")
 
 
 def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made_it_worse(

@@ -16,7 +16,7 @@ from allocation.queries.fleet.telemetry import (
     use_of_gpu,
 )
 from allocation.services.nodes import telemetry
-from allocation.services.nodes.telemetry import samples_store, telemetry_sweep, usage_roll_up
+from allocation.services.nodes.telemetry import samples_store, telemetry_sweep, usage_roll_up, usage_sum_up
 from tenants.platform.wall import operator_tx, tenant_tx
 from tests.builders_allocation import NOW, a_booking, a_lab, an_allocation
 from tests.roles import as_system
@@ -235,6 +235,8 @@ def test_readings_go_after_two_days_and_rows_after_ninety(place: Allocation) -> 
         read(place, [50] * 30, first=first)
         rolled(first + 10 * MINUTE)
     with as_system():
+        while usage_sum_up(NOW):
+            pass
         while telemetry_sweep(NOW):
             pass
         assert {rollup_bucket_of(row.at) for row in GpuSample.objects.all()} == {NOW - timedelta(hours=1)}

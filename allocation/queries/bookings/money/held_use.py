@@ -1,6 +1,6 @@
 """How held GPU time of a month was used: reserved but unused time, energy and CO2.
 
-From the five-minute rows of telemetry, which nodes report for each allocation.
+From the telemetry of nodes, which they report for each allocation.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,11 +13,10 @@ from uuid import UUID
 from django.db import connection
 
 from allocation.queries.bookings.money.statements import StatementOf
+from allocation.queries.fleet.use_hours import USE, use_summed_until
 from billing.focus import LineUse
 from billing.rules import ledger_amount
 
-# Below this utilisation in percent five minutes count as unused.
-IDLE_PERCENT = 5
 # Thermal design power in watts, for time without a reading of energy; by the start of the class.
 TDP_WATTS = {
     "b200": 1_000,
@@ -51,24 +50,22 @@ OF_GPUS = "NOT b.ask ? 'host'"
 _USE = f"""
 SELECT {{name}}, coalesce(b.planned_class, ''),
        sum(u.seconds * part.whole),
-       coalesce(sum(u.seconds * part.whole) FILTER (WHERE unused), 0),
-       coalesce(sum(u.seconds * b.price_per_hour / 3600 / {DEVICES})
-         FILTER (WHERE unused), 0),
-       coalesce(sum(u.energy_mj), 0),
-       coalesce(sum(u.seconds * part.whole) FILTER (WHERE u.energy_mj IS NULL), 0),
+       sum(u.unused * part.whole),
+       sum(u.unused * b.price_per_hour / 3600 / {DEVICES}),
+       sum(u.energy_mj),
+       sum((u.seconds - u.with_energy) * part.whole),
        z.grams[part.hour], z.price[part.hour]
-FROM allocation_gpuuse u
+FROM ({USE}) u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
-JOIN allocation_gpu g ON g.id = u.gpu_id
+JOIN allocation_gpu g ON g.id = a.gpu_id
 JOIN allocation_node n ON n.id = g.node_id
 JOIN allocation_rack k ON k.id = n.rack_id
 LEFT JOIN allocation_zone z ON z.slug = k.zone_id
 CROSS JOIN LATERAL (
   SELECT {WHOLE} AS whole,
-         1 + extract(hour FROM u.at AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int AS hour,
-         u.processes_max = 0 OR u.busy_avg < %(idle)s AS unused) part
-WHERE u.tenant_id = %(tenant)s AND u.at >= %(starts)s AND u.at < %(ends)s
+         1 + extract(hour FROM u.hour AT TIME ZONE coalesce(z.time_zone, 'UTC'))::int AS hour) part
+WHERE b.tenant_id = %(tenant)s
   AND (%(projects)s::uuid[] IS NULL OR b.project_id = ANY(%(projects)s)) AND {OF_GPUS}
 GROUP BY 1, 2, z.grams[part.hour], z.price[part.hour]
 """  # noqa: S608 (constants)
@@ -95,13 +92,12 @@ b.owner_id = ANY(%(people)s) AND b.project_id = ANY(%(projects)s) AND b.submitte
 """
 _USE_OF_PEOPLE = f"""
 SELECT b.project_id, b.owner_id, sum(u.seconds * part.whole),
-       coalesce(sum(u.seconds * part.whole)
-         FILTER (WHERE u.processes_max = 0 OR u.busy_avg < %(idle)s), 0)
-FROM allocation_gpuuse u
+       sum(u.unused * part.whole)
+FROM ({USE}) u
 JOIN allocation_allocation a ON a.id = u.allocation_id
 JOIN allocation_booking b ON b.id = a.booking_id
 CROSS JOIN LATERAL (SELECT {WHOLE} AS whole) part
-WHERE u.at >= %(starts)s AND {_OF_PEOPLE}
+WHERE {_OF_PEOPLE}
 GROUP BY 1, 2
 """  # noqa: S608 (constants)
 _HELD_IN_DAYS = _HELD.format(columns="", which=_OF_DAYS)
@@ -127,9 +123,9 @@ def people_use(
     if not people:
         return {}
     facts: dict[str, Any] = {
-        "idle": IDLE_PERCENT,
         "starts": since,
         "ends": now,
+        "summed_until": use_summed_until(),
         "people": list(people),
         "projects": list(projects),
     }
@@ -222,7 +218,7 @@ def _facts(of: StatementOf) -> dict[str, Any]:
         "starts": of.month.first_second,
         "ends": of.month.last_second,
         "projects": of.projects,
-        "idle": IDLE_PERCENT,
+        "summed_until": use_summed_until(),
     }
 
 

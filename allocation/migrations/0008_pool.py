@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Adds columns that are empty for nodes that are hosts."""
 
-    dependencies = [("allocation", "0005_sm_active")]
+    dependencies = [("allocation", "0007_watched_metric")]
 
     operations = [
         migrations.AddField(
