@@ -28,6 +28,7 @@ from agent.host.network import Network, network_find
 from agent.host.open_files import AMD_FILE, HostOpenFiles, OpenFiles
 from agent.host.other_owners import OtherSchedulers
 from agent.kubernetes.parts import BookingParts
+from agent.nvml.exporter import Exporter
 from agent.nvml.gpu import NvmlGpu
 from agent.nvml.timeout_wrapper import TimeoutDeviceNodes, driver_open
 from agent.nvml.watch import NvmlWatch, process_user
@@ -111,6 +112,7 @@ def _real(
             process_signal,
             files=HostOpenFiles(services=services),
             unwatched=ModeHooks(options.hooks, options.state) if options.hooks else watched,
+            exporter=Exporter(options.dcgm_exporter) if options.dcgm_exporter else None,
         ),
         lambda: NvmlWatch(lambda pid: process_user(pid, directory.name)),
         stack,

@@ -16,6 +16,7 @@ from agent.engine_options import (
     leave_options,
     pool_refusal,
 )
+from agent.nvml.exporter import exporter_address
 from agent.owner.mps_units import FOLDER
 from agent.report.metrics import address_parse
 
@@ -208,6 +209,14 @@ def _metrics_options(parser: argparse.ArgumentParser, environment: Mapping[str, 
         default=default("GPU_AGENT_METRICS"),
         metavar="ADDRESS:PORT",
         help="serve metrics for Prometheus, for example on 127.0.0.1:9835 (default: off)",
+    )
+    parser.add_argument(
+        "--dcgm-exporter",
+        type=exporter_address,
+        default=default("GPU_AGENT_DCGM_EXPORTER"),
+        metavar="URL",
+        help="read the time of SMs, tensor cores and memory of GPUs without GPM from the exporter of DCGM on"
+        " this node, for example http://127.0.0.1:9400/metrics (default: off)",
     )
 
 

@@ -12,6 +12,7 @@ from agent.host.device_nodes import DriverDeviceNodes
 from agent.host.open_files import OpenFiles
 from agent.nvml.calls import FAULT_TEXTS, REFUSALS, Handle, attempt, with_retry
 from agent.nvml.calls import refused as _refused
+from agent.nvml.exporter import Exporter
 from agent.nvml.handles import Handles, profile_name
 from agent.nvml.layout import (
     Topology,
@@ -43,12 +44,13 @@ class NvmlGpu:
         files: OpenFiles | None = None,
         nodes: DeviceNodes | None = None,
         unwatched: Callable[[str], AbstractContextManager[None]] = watched,
+        exporter: Exporter | None = None,
     ) -> None:
         self._signal_process = signal_process
         self._reset = reset
         self._unwatched = unwatched
         self._handles = Handles()
-        self._measures = Measures()
+        self._measures = Measures(exporter)
         try:
             pynvml.nvmlInit()
         except REFUSALS as error:

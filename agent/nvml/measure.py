@@ -8,6 +8,7 @@ call.
 import pynvml
 
 from agent.nvml.calls import REFUSALS, Handle, attempt, reading
+from agent.nvml.exporter import Exporter
 from agent.ports.gpu import FoundInstance, Reading
 
 _METRICS = {
@@ -24,9 +25,11 @@ _LINKS = frozenset(name for name in _METRICS if name.endswith("_kb"))
 
 
 class Measures:
-    """Keeps a sample per GPU and slice: rates are between two readings."""
+    """Keeps a sample per GPU and slice: rates are between two readings. What a whole GPU without GPM does
+    is read from DCGM's exporter, if there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, exporter: Exporter | None = None) -> None:
+        self._exporter = exporter
         self._samplers: dict[tuple[str, int | None], _Sampler] = {}
 
     def whole(self, gpu: str, handle: Handle, *, mode: str, processes: int | None) -> Reading:
@@ -82,7 +85,7 @@ class Measures:
         if key not in self._samplers:
             support = reading(pynvml.nvmlGpmQueryDeviceSupport, handle)
             if support is None or not support.isSupportedDevice:
-                return {}
+                return self._exporter.whole(gpu) if self._exporter and instance is None else {}
             try:
                 self._samplers[key] = _Sampler()
             except REFUSALS:
