@@ -2,23 +2,27 @@
 
 from django.db import migrations
 
-# A site that has changed its currency keeps its former price books: only those from the newest one on count.
+# Not a constraint: a site of 1.0 that has changed its currency keeps its former price books.
 _ADD = """
-DO $$
+CREATE FUNCTION billing_one_currency() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, public AS $$
 BEGIN
-  EXECUTE format(
-    'ALTER TABLE billing_pricebook ADD CONSTRAINT price_book_one_currency'
-    ' EXCLUDE USING gist (currency WITH <>) WHERE (version >= %s)',
-    (SELECT coalesce(max(version), 0) FROM billing_pricebook));
+  IF NEW.currency <> (SELECT currency FROM billing_pricebook ORDER BY version DESC LIMIT 1) THEN
+    RAISE EXCEPTION 'price_book_one_currency: the newest price book has another currency'
+      USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'price_book_one_currency';
+  END IF;
+  RETURN NEW;
 END $$;
+REVOKE ALL ON FUNCTION billing_one_currency() FROM PUBLIC;
+CREATE TRIGGER one_currency BEFORE INSERT ON billing_pricebook FOR EACH ROW
+  EXECUTE FUNCTION billing_one_currency();
 """
+_DROP = "DROP TRIGGER one_currency ON billing_pricebook; DROP FUNCTION billing_one_currency();"
 
 
 class Migration(migrations.Migration):
-    """All price books from now on have the currency of the newest one."""
+    """A new price book has the currency of the newest one."""
 
     dependencies = [("billing", "0002_rules")]
 
-    operations = [
-        migrations.RunSQL(_ADD, "ALTER TABLE billing_pricebook DROP CONSTRAINT price_book_one_currency;")
-    ]
+    operations = [migrations.RunSQL(_ADD, _DROP)]

@@ -87,9 +87,9 @@ SEEDED = {
 """By prefix of an address: the page of the first such object of the seeded site."""
 WITH_QUESTIONS = {
     *("booking-release", "booking-cancel", "booking-change", "series-cancel", "hand-over"),
-    *("array", "array-cancel"),
+    *("array", "array-cancel", "ops-engine"),
 }
-"""Pages that `_asked` and `_array` look at."""
+"""Pages that `_asked`, `_array` and `_engine` look at."""
 NO_PAGES = {
     # What only POST reaches, files, and what other programs ask.
     *("booking-saved", "booking-more-time", "booking-extend", "booking-earlier", "booking-undo"),
@@ -214,6 +214,8 @@ def test_axe_finds_nothing_serious_on_any_page_in_either_theme(
         faults += [f"dialog {fault}" for fault in _asked(page, running)]
         faults += [f"found {fault}" for fault in _found(page, running)]
         faults += [f"array {fault}" for fault in _array(page, running)]
+    if role == "operator":
+        faults += [f"engine {fault}" for fault in _engine(page, running)]
     context.close()
     assert faults == []
 
@@ -286,6 +288,18 @@ def _array(page: Page, running: Site) -> Iterator[str]:
     for path in (f"arrays/{number}", f"arrays/{number}/cancel"):
         page.goto(running.tenant(path))
         yield from _looked(page)
+
+
+def _engine(page: Page, running: Site) -> Iterator[str]:
+    """The token of a new engine, and the page of that engine before its first report."""
+    page.goto(f"{running.url}/ops/engines")
+    page.fill("[name=engine]", "slurm-lab")
+    page.fill("[name=rack]", "a1")
+    page.get_by_role("button", name="Create command").click()
+    page.locator(".cmdline").wait_for()
+    yield from _looked(page)
+    page.goto(f"{running.url}/ops/engines/slurm-lab")
+    yield from _looked(page)
 
 
 def _found(page: Page, running: Site) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The fleet: racks, nodes, GPUs, and the MIG geometry that NVML reported for each model."""
+"""The fleet: nodes, GPUs, and the MIG geometry that NVML reported for each model."""
 
 import uuid
 from typing import Any
@@ -7,29 +7,11 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocation.models.fleet.engines import EngineAgent
-from allocation.models.fleet.zones import Zone
+from allocation.models.fleet.zones import Rack
 from allocation.words.fleet import FleetText, fleet_sentence, locked_out_text
 from tenants.models import GpuClass
 
 HARDWARE_MODES = [("whole", "Whole"), ("sliced", "Sliced")]
-
-
-class Rack(models.Model):
-    """A rack of nodes."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.SlugField(max_length=40, unique=True)
-    zone = models.ForeignKey(
-        Zone,
-        on_delete=models.PROTECT,
-        null=True,
-        blank=True,
-        related_name="racks",
-        help_text="Where it stands, with all of its nodes; null: in no zone.",
-    )
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class Node(models.Model):

@@ -67,3 +67,21 @@ class Zone(models.Model):
 
 def _at(hours: Sequence[Amount], moment: datetime, zone: str) -> Amount | None:
     return hours[moment.astimezone(ZoneInfo(zone)).hour] if hours else None
+
+
+class Rack(models.Model):
+    """A rack of nodes."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.SlugField(max_length=40, unique=True)
+    zone = models.ForeignKey(
+        Zone,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="racks",
+        help_text="Where it stands, with all of its nodes; null: in no zone.",
+    )
+
+    def __str__(self) -> str:
+        return self.name
