@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 
 from allocation.errors import AskError
 from allocation.rules.ask import Parsed, parse_ask
+from allocation.rules.ask.line import grammar
+from allocation.rules.ask.line.repairs import MAX_READ
+from allocation.rules.ask.words.reading import Reading
 from allocation.rules.recurrence import MAX_DATES, dates_of
 from tests.rings import holds_for
 from tests.rules.test_series_lines import BERLIN, CLASSES, NOW
@@ -63,6 +66,22 @@ def test_a_window_is_read_with_any_word_before_its_end_and_in_any_digits(hours: 
 )
 def test_what_is_not_understood_is_refused(line: str) -> None:
     assert read(line).problems
+
+
+@pytest.mark.parametrize("words", [["1.5", "0", "31", "99"] * 12, ["1.5"] * 40, ["between", "0", "am"] * 14])
+def test_the_work_for_a_line_has_a_bound(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line with dozens of problems took 6 s: each repair was tried with those of all others."""
+    lengths: list[int] = []
+
+    def counted(reading: Reading) -> Parsed:
+        lengths.append(len(reading.text))
+        return really(reading)
+
+    really = grammar._read
+    monkeypatch.setattr(grammar, "_read", counted)
+    line = " ".join(words)
+    assert read(line).problems
+    assert sum(lengths) <= MAX_READ + 4 * len(line)
 
 
 @holds_for(st.tuples(st.sampled_from(["", "every "]), LINES).map("".join), few=60, many=5_000)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from django.contrib.postgres.fields import ArrayField
@@ -72,7 +73,7 @@ def _at(hours: Sequence[Amount], moment: datetime, zone: str) -> Amount | None:
 class Rack(models.Model):
     """A rack of nodes."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     name = models.SlugField(max_length=40, unique=True)
     zone = models.ForeignKey(
         Zone,

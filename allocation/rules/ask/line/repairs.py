@@ -33,6 +33,8 @@ from allocation.rules.ask.words.times import days_of_month
 from tenants.platform.coded import coded
 
 _WITHOUT = "without “"
+MAX_READ = 8_000
+"""Characters of lines that are read for the repairs of one: 99 in 100 lines of people need 1,100."""
 MAX_REPAIRS = 4
 MAX_GUESSES = 3
 MAX_TRIALS = 8
@@ -385,31 +387,59 @@ def repairs_useful(
 
     A repair that leaves other problems is completed by the first repairs of those. Only where no line
     is complete, its missing part is added, and at last the repairs with the fewest problems are kept.
+    So many lines are read as have `MAX_READ` characters together: the problems after them have no repairs.
     """
     ordered = sorted(problems, key=lambda each: (each.start, each.code))
-    known: dict[str, Parsed] = {}
-
-    def read_once(line: str) -> Parsed:
-        return known[line] if line in known else known.setdefault(line, read(line))
-
-    def leaves(repair: Repair) -> int:
-        is_line = 0 < len(repair.text) <= longest
-        return len(read_once(repair.text).problems) if is_line else len(problems)
-
-    found, whole, filled = [], [], []
+    reader = _Reader(read, longest, len(problems))
+    found, whole, filled = list[Problem](), list[Problem](), list[Problem]()
     for problem in ordered:
-        good = {each.text: each for each in problem.repairs[:MAX_TRIALS] if leaves(each) < len(problems)}
-        least = min(map(leaves, good.values()), default=0)
-        best = [each for each in good.values() if leaves(each) == least][: MAX_REPAIRS + 1]
-        found.append(replace(problem, repairs=tuple(best)))
-        lines = [[*_complete(each, read_once, longest)] for each in best]
-        meant = zip(best, lines, strict=True)
-        whole.append(
-            _with(problem, (more for each, kept in meant if _has_words(each, kept) for more in kept[:1]))
-        )
-        filled.append(_with(problem, chain.from_iterable(lines)))
+        try:
+            helped = reader.helped(problem)
+        except _EnoughRead:
+            helped = (replace(problem, repairs=()),) * 3
+        for problems_of, each in zip((found, whole, filled), helped, strict=True):
+            problems_of.append(each)
     offered = (each for each in (whole, filled) if any(problem.repairs for problem in each))
     return tuple(next(offered, found))
+
+
+class _EnoughRead(Exception):
+    """Lines of `MAX_READ` characters were read."""
+
+
+class _Reader:
+    """Reads lines with repairs, each once."""
+
+    def __init__(self, read: Callable[[str], Parsed], longest: int, most: int) -> None:
+        """`most` is the number of problems without repairs."""
+        self._read, self._longest, self._most = read, longest, most
+        self._known: dict[str, Parsed] = {}
+        self._characters = 0
+
+    def helped(self, problem: Problem) -> tuple[Problem, Problem, Problem]:
+        """The problem with the repairs that leave the fewest problems, with those of whole requests, and
+        with those to which a missing part is added. Raises _EnoughRead."""
+        trials = problem.repairs[:MAX_TRIALS]
+        good = {each.text: each for each in trials if self._leaves(each) < self._most}
+        least = min(map(self._leaves, good.values()), default=0)
+        best = [each for each in good.values() if self._leaves(each) == least][: MAX_REPAIRS + 1]
+        lines = [[*_complete(each, self._once, self._longest)] for each in best]
+        meant = zip(best, lines, strict=True)
+        whole = (more for each, kept in meant if _has_words(each, kept) for more in kept[:1])
+        found = replace(problem, repairs=tuple(best))
+        return found, _with(problem, whole), _with(problem, chain.from_iterable(lines))
+
+    def _once(self, line: str) -> Parsed:
+        if line not in self._known:
+            self._characters += len(line)
+            if self._characters > MAX_READ:
+                raise _EnoughRead
+            self._known[line] = self._read(line)
+        return self._known[line]
+
+    def _leaves(self, repair: Repair) -> int:
+        is_line = 0 < len(repair.text) <= self._longest
+        return len(self._once(repair.text).problems) if is_line else self._most
 
 
 def _has_words(repair: Repair, lines: Sequence[Repair]) -> bool:
