@@ -33,7 +33,6 @@ LONG_CLASSES = {
     ("devtools/simulated/hardware.py", "Hardware"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/order/queue.py", "BookingQueue"),
-    ("solver/cycle/quote.py", "Availability"),
     ("solver/cycle/walk.py", "Walk"),
     ("solver/preemption/search.py", "Preemption"),
     ("solver/preemption/victim_rules.py", "VictimRules"),
