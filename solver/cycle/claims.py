@@ -27,7 +27,7 @@ def among_planned(
     for demand in demands:
         if demand.gpu_class not in outcome.state.firm.gpus:
             continue  # Nobody runs there who may be paused.
-        outs = outcome.preemption.victim_rules.first_outs(demand.gpu_class)
+        outs = outcome.preemption.victim_rules.departures.first_outs(demand.gpu_class)
         last = max((first, *outs[-1:]))
         is_late = outs and (found is None or found.starts > last)
         if is_late and outcome.preemption.is_inside(demand, first):

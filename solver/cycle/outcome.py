@@ -278,7 +278,7 @@ def _protected_until(outcome: Outcome, found: Fit, left: Iterable[str]) -> int |
     until = max((each.protected for each in runners), default=0)
     if until <= state.now:
         return None
-    out = max(map(outcome.preemption.victim_rules.out, runners))
+    out = max(map(outcome.preemption.victim_rules.departures.out, runners))
     return until if found.starts <= state.first_start(out) else None
 
 

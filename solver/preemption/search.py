@@ -193,7 +193,7 @@ class Preemption:
             return False
         running, name = self._state.running, found.demand.gpu_class
         there = (running.on_class(each, name) for each in occupants_of(self._state, found))
-        return all(self.victim_rules.out(each) <= found.starts for each in there)
+        return all(self.victim_rules.departures.out(each) <= found.starts for each in there)
 
     def _all_on_places(self, request: Request, found: Fit) -> list[Candidate] | None:
         """All bookings on these places and those that its quota needs; None: some of them stay."""
@@ -374,7 +374,7 @@ class Preemption:
         if key not in self._tried:
             graces = {grace for name in names for grace in self._state.running.graces(name)}
             soon = {max(first, self._state.now + grace) for grace in graces}
-            outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
+            outs = sorted({out for name in names for out in self.victim_rules.departures.first_outs(name)})
             rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED] if soon else []
             self._tried[key] = sorted({*soon, *rested})
         tried = self._tried[key]

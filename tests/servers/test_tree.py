@@ -35,7 +35,6 @@ LONG_CLASSES = {
     ("solver/cycle/order/queue.py", "BookingQueue"),
     ("solver/cycle/walk.py", "Walk"),
     ("solver/preemption/search.py", "Preemption"),
-    ("solver/preemption/victim_rules.py", "VictimRules"),
     ("solver/quota/quota.py", "Quota"),
     ("solver/state/room_search.py", "RoomSearch"),
 }
