@@ -200,9 +200,9 @@ class VictimRules:
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
+        self._kept = _Kept(snapshot)
         self.in_place = InPlace(state, snapshot)
         self.departures = Departures(state, snapshot, self.in_place)
-        self._kept = _Kept(snapshot)
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
         self._cooling: dict[str, list[Cooling]] = {}
         for each in snapshot.cooling:
