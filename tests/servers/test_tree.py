@@ -30,7 +30,6 @@ LONG_CLASSES = {
     # Two tables.
     ("allocation/models/bookings.py", "Booking"),
     ("allocation/models/fleet/hardware.py", "Node"),
-    ("devtools/simulated/hardware.py", "Hardware"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/walk.py", "Walk"),
     ("solver/preemption/search.py", "Preemption"),
