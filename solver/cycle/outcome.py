@@ -66,7 +66,7 @@ class Outcome:
             for row in each.assigns:
                 self.assigns.append(replace(row, position=len(self.assigns) + 1))
             self.resumes += each.resumes
-            self.preemption.pauses += each.pauses
+            self.preemption.notices.pauses += each.pauses
         return [given.booking for given in self.assigns]
 
     def ahead(self, gpu_class: str) -> QueueAhead:
@@ -102,7 +102,7 @@ class Outcome:
         state = self.state
         # What was written since it was found may forbid its pauses; then it waits.
         is_due = not found.victims or (
-            self.preemption.is_due(found) and self.preemption.may_notify(request, found)
+            self.preemption.notices.is_due(found) and self.preemption.notices.may_notify(request, found)
         )
         frozen_until = state.frozen_for(found.demand)
         is_assigned = is_due and (found.starts <= frozen_until or request.fixed)
@@ -113,7 +113,7 @@ class Outcome:
         if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))
         if found.victims and is_due:
-            self.preemption.notify(request, found)
+            self.preemption.notices.notify(request, found)
         state.reserve(found)
         if not is_assigned:
             self._plan(request, found, (*_room_made(self, found), *reasons, *slow), delayed_by, is_due=is_due)
@@ -138,7 +138,8 @@ class Outcome:
         if not request.home:
             self.rebinding.add(request.booking, found)
         firm = (is_due and bool(found.victims)) or self._was_firm(request, found)
-        if not firm and ((request.pinned and found.victims) or self.preemption.depends_on_others(found)):
+        depends = self.preemption.notices.depends_on_others
+        if not firm and ((request.pinned and found.victims) or depends(found)):
             # As soon as there is room elsewhere, nobody is paused for a pin.
             strength: Strength = "expected"
         else:
@@ -266,7 +267,7 @@ def _room_made(outcome: Outcome, found: Fit) -> tuple[Reason, ...]:
     """The reason of a start with victims; call after those that are due have notice."""
     if not found.victims:
         return ()
-    left = outcome.preemption.to_notify(found)
+    left = outcome.preemption.notices.to_notify(found)
     numbers = {"pauses": len(found.victims), "unnotified": len(left) or None}
     return (reason("makes_room", found.starts, **numbers, until=_protected_until(outcome, found, left)),)
 
@@ -306,16 +307,16 @@ def plan_of(outcome: Outcome, snapshot: Snapshot, extensions: tuple[Extend, ...]
         extensions,
         borrows,
         claims,
-        tuple(sorted(outcome.preemption.pauses, key=_booking)),
+        tuple(sorted(outcome.preemption.notices.pauses, key=_booking)),
         tuple(outcome.rebinding.moves()),
         orders=tuple(outcome.orders),
-        dropped=outcome.preemption.dropped(),
+        dropped=outcome.preemption.places.dropped(),
     )
 
 
 def _outside_guarantee(outcome: Outcome, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
     """Bookings whose planned start has lost its guarantee since it was reserved."""
-    use, written = outcome.strengths.use, (outcome.assigns, extensions, outcome.preemption.pauses)
+    use, written = outcome.strengths.use, (outcome.assigns, extensions, outcome.preemption.notices.pauses)
     waits = (*outcome.waits, *outcome.resumes)
     return use.outgrown() | lost_guarantees(outcome.state, use, snapshot, waits, written)
 

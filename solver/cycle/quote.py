@@ -132,7 +132,7 @@ class Availability:
 
     def _rebuild_if_stale(self) -> None:
         """Build the site again after placing the queue gave notice, which can't be undone."""
-        if self._preemption.pauses:
+        if self._preemption.notices.pauses:
             self._build()
 
     def free(self, since: int, until: int) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -394,7 +394,7 @@ def _option(site: Outcome, question: QuoteRequest, asked: Demand, found: Fit, ki
         risk=_risk(question, demand, (borrowed > 0, quarter)),
         speed=_speed(site, question, asked, demand),
         tier=question.tier,
-        pauses=site.preemption.rules(found),
+        pauses=site.preemption.notices.rules(found),
         strength=_strength(site, question, found),
         groups=demand.groups,
     )
@@ -408,7 +408,7 @@ def _nodes(site: Outcome, part: Fit) -> set[str]:
 def _strength(site: Outcome, question: QuoteRequest, found: Fit) -> Strength:
     """What the next cycle says of the start: it gives notice, or assigns it, where it may."""
     request = _request(question, (found.demand,), site.state.now)
-    is_due = site.preemption.is_due(found) and site.preemption.may_notify(request, found)
+    is_due = site.preemption.notices.is_due(found) and site.preemption.notices.may_notify(request, found)
     is_soon = found.starts <= site.state.frozen_for(found.demand)
     is_inside = site.strengths.use.is_inside(found.demand, found.window)
     is_firm = question.fixed or (is_due and (is_soon or bool(found.victims)))

@@ -32,7 +32,6 @@ LONG_CLASSES = {
     ("allocation/models/fleet/hardware.py", "Node"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/walk.py", "Walk"),
-    ("solver/preemption/search.py", "Preemption"),
     ("solver/quota/quota.py", "Quota"),
     ("solver/state/room_search.py", "RoomSearch"),
 }
