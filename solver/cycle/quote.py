@@ -141,7 +141,7 @@ class Availability:
         self._rebuild_if_stale()
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name, pool in self._state.pools.items():
-            begins, ends, busy = self._state.stretches(name, since, until)
+            begins, ends, busy = self._state.all.stretches(name, since, until)
             columns = np.flatnonzero(pool.eligible(None))
             # Rows of zeros before and after, so that every free stretch has two edges.
             free = np.zeros((len(ends) + 2, len(columns)), dtype=np.int8)

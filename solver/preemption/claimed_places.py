@@ -22,6 +22,7 @@ from solver.preemption.victims import (
     victims,
 )
 from solver.state.cycle_state import CycleState
+from solver.state.room_search import parts_by_zone
 from solver.state.start_times import length_from
 
 
@@ -61,7 +62,7 @@ class ClaimedPlaces:
         """A fit of all groups at exactly this start, each on free room or with victims."""
         if not self.may_pause_together(demand, starts):
             return None
-        for parts in self._state.parts_by_zone(demand):
+        for parts in parts_by_zone(self._state.pools, demand):
             fits = [self._state.at(part, starts) or self.at(request, part, starts, 0) for part in parts]
             found = [*filter(None, fits)]
             over = {booking for each in found for booking in each.victims}

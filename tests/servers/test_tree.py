@@ -33,7 +33,6 @@ LONG_CLASSES = {
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/walk.py", "Walk"),
     ("solver/quota/quota.py", "Quota"),
-    ("solver/state/room_search.py", "RoomSearch"),
 }
 MODULES_MAX = 15
 # A feature has all layers of its noun in one folder.
