@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from agent.host.open_files import Opener, Openers
-from devtools.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.hardware import Gpu, Hardware, Instance, gpu_load, power, temperature, utilisation
 from devtools.simulated.models import HardwareFault, Profile
 
 _INVALID, _UNSUPPORTED, _NO_PERMISSION, _BUSY, _NOT_FOUND, _NOT_INIT = 1, 2, 10, 30, 31, 32
@@ -232,7 +232,7 @@ class SimulatedAmdSmi:
     def amdsmi_get_gpu_activity(self, handle: Processor) -> dict[str, Any]:
         gpu = self._gpu(handle)
         there = parts_of(gpu)
-        load = self.hardware.load(gpu, there[handle.part].id if there else None)
+        load = gpu_load(self.hardware, gpu, there[handle.part].id if there else None)
         bandwidth: int | str = load.bandwidth if not there else _MISSING
         return {"gfx_activity": load.busy, "umc_activity": bandwidth, "mm_activity": _MISSING}
 
@@ -240,25 +240,25 @@ class SimulatedAmdSmi:
         gpu = self._gpu(handle)
         if handle.part:
             raise AmdSmiException(_UNSUPPORTED)
-        watts = self.hardware.power(gpu) // 1000
+        watts = power(self.hardware, gpu) // 1000
         return {"socket_power": watts, "current_socket_power": watts, "average_socket_power": _MISSING}
 
     def amdsmi_get_energy_count(self, handle: Processor) -> dict[str, Any]:
         """Counts from when it is first asked, as a driver counts from when it is loaded."""
         gpu, now = self._gpu(handle), self.hardware.clock()
         at, used = self._energy.get(gpu.uuid, (now, 0.0))
-        used += max(0.0, now - at) * self.hardware.power(gpu) * 1000 / _RESOLUTION_UJ
+        used += max(0.0, now - at) * power(self.hardware, gpu) * 1000 / _RESOLUTION_UJ
         self._energy[gpu.uuid] = (now, used)
         return {"energy_accumulator": int(used), "counter_resolution": _RESOLUTION_UJ, "timestamp": int(now)}
 
     def amdsmi_get_temp_metric(
         self, handle: Processor, sensor_type: enum.IntEnum, metric: enum.IntEnum
     ) -> int:
-        return self.hardware.temperature(self._gpu(handle))
+        return temperature(self.hardware, self._gpu(handle))
 
     def amdsmi_get_clock_info(self, handle: Processor, clock_type: enum.IntEnum) -> dict[str, Any]:
         gpu = self._gpu(handle)
-        return {"clk": 132 + 20 * self.hardware.utilisation(gpu), "min_clk": 132, "max_clk": 2100}
+        return {"clk": 132 + 20 * utilisation(self.hardware, gpu), "min_clk": 132, "max_clk": 2100}
 
     def amdsmi_get_gpu_total_ecc_count(self, handle: Processor) -> dict[str, Any]:
         count = self.uncorrectable.get(self._gpu(handle).uuid, 0)

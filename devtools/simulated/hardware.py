@@ -11,7 +11,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from agent.ports.gpu import GpuError
 from agent.ports.host_cores import core_device
@@ -95,6 +94,47 @@ class Gpu:
         return f"00000000:{0x10 + 0x10 * (self.index % 14) + self.index // 14:02X}:00.0"
 
 
+class StateFile:
+    """The file with the state of all GPUs of a node."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, gpus: list[Gpu]) -> None:
+        state = {
+            gpu.uuid: {
+                "mig": gpu.mig,
+                "pending_mig": gpu.pending_mig,
+                "leaked_mb": gpu.leaked_mb,
+                "instances": [[i.id, i.profile.id, i.start, i.compute] for i in gpu.instances.values()],
+                "processes": [dataclasses.asdict(p) for p in gpu.processes.values()],
+            }
+            for gpu in gpus
+        }
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps(state))
+        os.replace(fresh, self._path)
+
+    def read(self, gpus: list[Gpu]) -> None:
+        """Gives the GPUs the state that was written last, if any."""
+        state = json.loads(self._path.read_text()) if self._path.exists() else {}
+        for gpu in gpus:
+            saved = state.get(gpu.uuid)
+            if saved is None:
+                continue
+            gpu.mig = saved["mig"]
+            gpu.pending_mig = saved.get("pending_mig", gpu.mig)
+            gpu.leaked_mb = saved.get("leaked_mb", 0)
+            for number, profile_id, start, compute in saved["instances"]:
+                gpu.instances[number] = Instance(
+                    id=number,
+                    profile=gpu.model.profile(profile_id),
+                    start=start,
+                    compute=compute,
+                )
+            gpu.processes = {p["pid"]: Process(**p) for p in saved["processes"]}
+
+
 def _device(node: str, index: int, model: str) -> str:
     if model == CORES:
         return core_device(node, index)
@@ -121,7 +161,7 @@ class Hardware:
         self.resets: list[str] = []
         self.reset_fails: str | None = None
         """What a reset is refused with; None: it works."""
-        self._state = state
+        self._state = None if state is None else StateFile(state)
         self.gpus = [
             Gpu(
                 index=i,
@@ -132,8 +172,8 @@ class Hardware:
             )
             for i, slug in enumerate(models)
         ]
-        if state is not None and state.exists():
-            self._load(json.loads(state.read_text()))
+        if self._state is not None:
+            self._state.read(self.gpus)
 
     def gpu(self, name: str) -> Gpu:
         for gpu in self.gpus:
@@ -324,15 +364,6 @@ class Hardware:
             and (instance is None or process.instance == instance)
         ]
 
-    # What a sensor would say.
-
-    def utilisation(self, gpu: Gpu, instance: int | None = None) -> int:
-        """Returns percent of the GPU, or of one instance."""
-        if instance is not None or not gpu.mig:
-            return self.load(gpu, instance).busy
-        parts = [self.utilisation(gpu, i.id) * i.profile.compute for i in gpu.instances.values()]
-        return sum(parts) // gpu.model.compute
-
     def memory_used(self, gpu: Gpu, instance: Instance | None = None) -> int:
         """Returns the MiB in use, including the driver's own."""
         now = self.clock()
@@ -346,62 +377,9 @@ class Hardware:
             used += gpu.leaked_mb
         return min(room, used + sum(p.memory_mb(now, room) for p in programs))
 
-    def load(self, gpu: Gpu, instance: int | None = None) -> Load:
-        """Returns the load of all programs together."""
-        now = self.clock()
-        loads = [load_of(p.seed, now - p.starts) for p in self.running(gpu, instance)]
-        return Load(
-            busy=min(100, sum(load.busy for load in loads)),
-            bandwidth=min(100, sum(load.bandwidth for load in loads)),
-            tensor=min(100, sum(load.tensor for load in loads)),
-            pcie_mb=sum(load.pcie_mb for load in loads),
-            nvlink_mb=sum(load.nvlink_mb for load in loads) if gpu.model.nvlinks else 0,
-        )
-
-    def power(self, gpu: Gpu) -> int:
-        """Returns milliwatts."""
-        span = gpu.model.max_mw - gpu.model.idle_mw
-        return gpu.model.idle_mw + span * self.utilisation(gpu) // 105
-
-    def temperature(self, gpu: Gpu) -> int:
-        span = gpu.model.max_c - gpu.model.idle_c
-        return gpu.model.idle_c + span * self.utilisation(gpu) // 100
-
-    # Keeping.
-
     def save(self) -> None:
-        if self._state is None:
-            return
-        gpus = {
-            gpu.uuid: {
-                "mig": gpu.mig,
-                "pending_mig": gpu.pending_mig,
-                "leaked_mb": gpu.leaked_mb,
-                "instances": [[i.id, i.profile.id, i.start, i.compute] for i in gpu.instances.values()],
-                "processes": [dataclasses.asdict(p) for p in gpu.processes.values()],
-            }
-            for gpu in self.gpus
-        }
-        fresh = self._state.with_suffix(".new")
-        fresh.write_text(json.dumps(gpus))
-        os.replace(fresh, self._state)
-
-    def _load(self, data: dict[str, Any]) -> None:
-        for gpu in self.gpus:
-            saved = data.get(gpu.uuid)
-            if saved is None:
-                continue
-            gpu.mig = saved["mig"]
-            gpu.pending_mig = saved.get("pending_mig", gpu.mig)
-            gpu.leaked_mb = saved.get("leaked_mb", 0)
-            for number, profile_id, start, compute in saved["instances"]:
-                gpu.instances[number] = Instance(
-                    id=number,
-                    profile=gpu.model.profile(profile_id),
-                    start=start,
-                    compute=compute,
-                )
-            gpu.processes = {p["pid"]: Process(**p) for p in saved["processes"]}
+        if self._state is not None:
+            self._state.write(self.gpus)
 
     def _device(self, device: str) -> tuple[Gpu, int | None]:
         for gpu in self.gpus:
@@ -411,3 +389,38 @@ class Hardware:
                 if gpu.mig_uuid(instance) == device:
                     return gpu, instance.id
         raise HardwareFault("NVML_ERROR_NOT_FOUND")
+
+
+# What a sensor would say.
+
+
+def utilisation(hardware: Hardware, gpu: Gpu, instance: int | None = None) -> int:
+    """Returns percent of the GPU, or of one instance."""
+    if instance is not None or not gpu.mig:
+        return gpu_load(hardware, gpu, instance).busy
+    parts = [utilisation(hardware, gpu, i.id) * i.profile.compute for i in gpu.instances.values()]
+    return sum(parts) // gpu.model.compute
+
+
+def gpu_load(hardware: Hardware, gpu: Gpu, instance: int | None = None) -> Load:
+    """Returns the load of all programs together."""
+    now = hardware.clock()
+    loads = [load_of(p.seed, now - p.starts) for p in hardware.running(gpu, instance)]
+    return Load(
+        busy=min(100, sum(load.busy for load in loads)),
+        bandwidth=min(100, sum(load.bandwidth for load in loads)),
+        tensor=min(100, sum(load.tensor for load in loads)),
+        pcie_mb=sum(load.pcie_mb for load in loads),
+        nvlink_mb=sum(load.nvlink_mb for load in loads) if gpu.model.nvlinks else 0,
+    )
+
+
+def power(hardware: Hardware, gpu: Gpu) -> int:
+    """Returns milliwatts."""
+    span = gpu.model.max_mw - gpu.model.idle_mw
+    return gpu.model.idle_mw + span * utilisation(hardware, gpu) // 105
+
+
+def temperature(hardware: Hardware, gpu: Gpu) -> int:
+    span = gpu.model.max_c - gpu.model.idle_c
+    return gpu.model.idle_c + span * utilisation(hardware, gpu) // 100

@@ -16,7 +16,7 @@ from devtools.simulated.calls import symbol as _symbol
 from devtools.simulated.calls import target as _target
 from devtools.simulated.calls import text_write as _text
 from devtools.simulated.drivers import Driver
-from devtools.simulated.hardware import Gpu, Hardware, Instance
+from devtools.simulated.hardware import Gpu, Hardware, Instance, power, temperature, utilisation
 from devtools.simulated.models import Compute, HardwareFault, pci_number
 from devtools.simulated.processes import Kind
 from devtools.simulated.sensors import SimulatedSensors
@@ -164,20 +164,20 @@ class SimulatedNvml(SimulatedSensors):
         gpu, instance = self._device(handle)
         if instance is not None or gpu.mig:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
-        _target(ref).gpu = self.hardware.utilisation(gpu)
-        _target(ref).memory = self.hardware.utilisation(gpu) // 2
+        _target(ref).gpu = utilisation(self.hardware, gpu)
+        _target(ref).memory = utilisation(self.hardware, gpu) // 2
 
     @_symbol
     def nvmlDeviceGetPowerUsage(self, handle: CData, ref: CData) -> None:
-        _target(ref).value = self.hardware.power(self._gpu(handle))
+        _target(ref).value = power(self.hardware, self._gpu(handle))
 
     @_symbol
     def nvmlDeviceGetTemperature(self, handle: CData, sensor: CData, ref: CData) -> None:
-        _target(ref).value = self.hardware.temperature(self._gpu(handle))
+        _target(ref).value = temperature(self.hardware, self._gpu(handle))
 
     @_symbol
     def nvmlDeviceGetTemperatureV(self, handle: CData, ref: CData) -> None:
-        _target(ref).temperature = self.hardware.temperature(self._gpu(handle))
+        _target(ref).temperature = temperature(self.hardware, self._gpu(handle))
 
     # Links.
 

@@ -5,7 +5,7 @@ import dataclasses
 import pynvml
 
 from devtools.simulated.calls import Calls, CData, symbol, target
-from devtools.simulated.hardware import Error, Gpu, Hardware
+from devtools.simulated.hardware import Error, Gpu, Hardware, gpu_load, power, utilisation
 from devtools.simulated.models import HardwareFault
 from devtools.simulated.processes import Load
 
@@ -125,7 +125,7 @@ class SimulatedSensors(SimulatedEvents):
         self._sample(sample, gpu, instance)
 
     def _sample(self, sample: CData, gpu: Gpu, instance: int | None) -> None:
-        load = self.hardware.load(gpu, instance)
+        load = gpu_load(self.hardware, gpu, instance)
         self._samples[self._key(sample, "sample")[2]] = _Sample(gpu, instance, load)
 
     @symbol
@@ -144,7 +144,7 @@ class SimulatedSensors(SimulatedEvents):
 
     @symbol
     def nvmlDeviceGetClockInfo(self, handle: CData, kind: CData, ref: CData) -> None:
-        busy = self.hardware.utilisation(self._gpu(handle))
+        busy = utilisation(self.hardware, self._gpu(handle))
         capped = busy >= _CAPPED_FROM
         target(ref).value = _CAPPED_MHZ if capped else _BUSY_MHZ if busy else _IDLE_MHZ
 
@@ -158,7 +158,7 @@ class SimulatedSensors(SimulatedEvents):
         self._reasons(handle, ref)
 
     def _reasons(self, handle: CData, ref: CData) -> None:
-        busy = self.hardware.utilisation(self._gpu(handle))
+        busy = utilisation(self.hardware, self._gpu(handle))
         reasons = 0 if busy else pynvml.nvmlClocksEventReasonGpuIdle
         if busy >= _CAPPED_FROM:
             reasons |= pynvml.nvmlClocksEventReasonSwPowerCap
@@ -169,7 +169,7 @@ class SimulatedSensors(SimulatedEvents):
         """Counts from when it is first asked, as a driver counts from when it is loaded."""
         gpu, now = self._gpu(handle), self.hardware.clock()
         at, used = self._energy.get(gpu.uuid, (now, 0.0))
-        used += max(0.0, now - at) * self.hardware.power(gpu)
+        used += max(0.0, now - at) * power(self.hardware, gpu)
         self._energy[gpu.uuid] = (now, used)
         target(ref).value = int(used)
 

@@ -165,7 +165,7 @@ class Changes:
         """The strength that the start would have."""
         outcome = self.outcome
         is_soon = found.starts <= outcome.state.frozen_for(found.demand)
-        if target.fixed or (is_soon and outcome.preemption.is_due(found)):
+        if target.fixed or (is_soon and outcome.preemption.notices.is_due(found)):
             return "firm"
         inside = outcome.strengths.use.is_inside(found.demand, found.window)
         return "guaranteed" if inside else "expected"

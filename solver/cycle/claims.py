@@ -27,10 +27,10 @@ def among_planned(
     for demand in demands:
         if demand.gpu_class not in outcome.state.firm.gpus:
             continue  # Nobody runs there who may be paused.
-        outs = outcome.preemption.victim_rules.first_outs(demand.gpu_class)
+        outs = outcome.preemption.victim_rules.departures.first_outs(demand.gpu_class)
         last = max((first, *outs[-1:]))
         is_late = outs and (found is None or found.starts > last)
-        if is_late and outcome.preemption.is_inside(demand, first):
+        if is_late and outcome.preemption.places.is_inside(demand, first):
             return _with_planned_moved(outcome, request, demand, (first, last)) or found
     return found
 
@@ -129,7 +129,7 @@ def _with_victims(outcome: Outcome, booking: str, row: Fit) -> Fit | None:
     found = outcome.preemption.at_its_second(booking, row)
     if found is None or not outcome.strengths.use.is_counted(booking):
         return found
-    return None if outcome.preemption.depends_on_others(found) else found
+    return None if outcome.preemption.notices.depends_on_others(found) else found
 
 
 def _again_beside(

@@ -66,7 +66,7 @@ class Outcome:
             for row in each.assigns:
                 self.assigns.append(replace(row, position=len(self.assigns) + 1))
             self.resumes += each.resumes
-            self.preemption.pauses += each.pauses
+            self.preemption.notices.pauses += each.pauses
         return [given.booking for given in self.assigns]
 
     def ahead(self, gpu_class: str) -> QueueAhead:
@@ -102,7 +102,7 @@ class Outcome:
         state = self.state
         # What was written since it was found may forbid its pauses; then it waits.
         is_due = not found.victims or (
-            self.preemption.is_due(found) and self.preemption.may_notify(request, found)
+            self.preemption.notices.is_due(found) and self.preemption.notices.may_notify(request, found)
         )
         frozen_until = state.frozen_for(found.demand)
         is_assigned = is_due and (found.starts <= frozen_until or request.fixed)
@@ -113,10 +113,10 @@ class Outcome:
         if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))
         if found.victims and is_due:
-            self.preemption.notify(request, found)
+            self.preemption.notices.notify(request, found)
         state.reserve(found)
         if not is_assigned:
-            self._plan(request, found, (*self._room_made(found), *reasons, *slow), delayed_by, is_due=is_due)
+            self._plan(request, found, (*_room_made(self, found), *reasons, *slow), delayed_by, is_due=is_due)
             return
         self.assign(request, found, reasons)
         if found.starts > frozen_until:
@@ -138,7 +138,8 @@ class Outcome:
         if not request.home:
             self.rebinding.add(request.booking, found)
         firm = (is_due and bool(found.victims)) or self._was_firm(request, found)
-        if not firm and ((request.pinned and found.victims) or self.preemption.depends_on_others(found)):
+        depends = self.preemption.notices.depends_on_others
+        if not firm and ((request.pinned and found.victims) or depends(found)):
             # As soon as there is room elsewhere, nobody is paused for a pin.
             strength: Strength = "expected"
         else:
@@ -193,7 +194,7 @@ class Outcome:
 
     def assign(self, request: Request, found: Fit, late: tuple[Reason, ...] = ()) -> None:
         """Assign reserved places. `late`: why a pinned booking does not start sooner."""
-        why = (*placed(self.state, found), *self._room_made(found), *late)
+        why = (*placed(self.state, found), *_room_made(self, found), *late)
         name, position = found.demand.gpu_class, len(self.assigns) + 1
         self.preemption.victim_rules.in_place.grant(request.booking, found)
         self.strengths.count(request, found)
@@ -261,86 +262,92 @@ class Outcome:
         is_assigned = any(row.booking == booking for row in self.assigns)
         return is_assigned or self.rebinding.written(booking) is not None
 
-    def plan(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
-        given: list[Assign | Waiting] = [*self.assigns, *self.waits]
-        borrows, claims = ((), ()) if self.brief else self._borrows(snapshot, given)
-        by_booking = {borrow.booking: borrow for borrow in borrows}
-        outgrown = self._outside_guarantee(snapshot, extensions)
-        waits = (
-            _with_strength(self._with_total(self._with_current_places(wait)), outgrown)
-            for wait in (*self.waits, *self.resumes)
-        )
-        assigns = map(self._with_data_reason, map(self._with_current_places, self.assigns))
-        return Plan(
-            tuple(with_borrowed_reason(row, by_booking) for row in sorted(assigns, key=_booking)),
-            tuple(
-                row if row.as_before else with_borrowed_reason(row, by_booking)
-                for row in sorted(waits, key=_booking)
-            ),
-            tuple(sorted(self.refusals, key=_booking)),
-            extensions,
-            borrows,
-            claims,
-            tuple(sorted(self.preemption.pauses, key=_booking)),
-            tuple(self.rebinding.moves()),
-            orders=tuple(self.orders),
-            dropped=self.preemption.dropped(),
-        )
 
-    def _borrows(
-        self, snapshot: Snapshot, given: Iterable[Assign | Waiting]
-    ) -> tuple[tuple[Borrow, ...], tuple[Claim, ...]]:
-        return borrows_of(self.state, snapshot, given, self.awaiting_pauses)
+def _room_made(outcome: Outcome, found: Fit) -> tuple[Reason, ...]:
+    """The reason of a start with victims; call after those that are due have notice."""
+    if not found.victims:
+        return ()
+    left = outcome.preemption.notices.to_notify(found)
+    numbers = {"pauses": len(found.victims), "unnotified": len(left) or None}
+    return (reason("makes_room", found.starts, **numbers, until=_protected_until(outcome, found, left)),)
 
-    def _room_made(self, found: Fit) -> tuple[Reason, ...]:
-        """The reason of a start with victims; call after those that are due have notice."""
-        if not found.victims:
-            return ()
-        left = self.preemption.to_notify(found)
-        numbers = {"pauses": len(found.victims), "unnotified": len(left) or None}
-        return (reason("makes_room", found.starts, **numbers, until=self._protected_until(found, left)),)
 
-    def _protected_until(self, found: Fit, left: Iterable[str]) -> int | None:
-        """Until when those without notice are protected; None: that is not why it starts so late."""
-        state = self.state
-        runners = [state.running[each] for each in left]
-        until = max((each.protected for each in runners), default=0)
-        if until <= state.now:
-            return None
-        out = max(map(self.preemption.victim_rules.out, runners))
-        return until if found.starts <= state.first_start(out) else None
+def _protected_until(outcome: Outcome, found: Fit, left: Iterable[str]) -> int | None:
+    """Until when those without notice are protected; None: that is not why it starts so late."""
+    state = outcome.state
+    runners = [state.running[each] for each in left]
+    until = max((each.protected for each in runners), default=0)
+    if until <= state.now:
+        return None
+    out = max(map(outcome.preemption.victim_rules.departures.out, runners))
+    return until if found.starts <= state.first_start(out) else None
 
-    def _outside_guarantee(self, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
-        """Bookings whose planned start has lost its guarantee since it was reserved."""
-        use, written = self.strengths.use, (self.assigns, extensions, self.preemption.pauses)
-        waits = (*self.waits, *self.resumes)
-        return use.outgrown() | lost_guarantees(self.state, use, snapshot, waits, written)
 
-    def _with_total(self, wait: Waiting) -> Waiting:
-        """The answer with the total number of bookings that wait for its class."""
-        if not any(each.code == "line" for each in wait.reasons):
-            return wait
-        total = self.ahead(wait.gpu_class).bookings
-        reasons = tuple(with_facts(each, of=total) if each.code == "line" else each for each in wait.reasons)
-        return replace(wait, reasons=reasons)
+def plan_of(outcome: Outcome, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> Plan:
+    """The plan of a cycle whose decisions are complete."""
+    given: list[Assign | Waiting] = [*outcome.assigns, *outcome.waits]
+    borrows: tuple[Borrow, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    if not outcome.brief:
+        borrows, claims = borrows_of(outcome.state, snapshot, given, outcome.awaiting_pauses)
+    by_booking = {borrow.booking: borrow for borrow in borrows}
+    outgrown = _outside_guarantee(outcome, snapshot, extensions)
+    waits = (
+        _with_strength(_with_total(outcome, _with_current_places(outcome, wait)), outgrown)
+        for wait in (*outcome.waits, *outcome.resumes)
+    )
+    assigns = (_with_data_reason(outcome, _with_current_places(outcome, row)) for row in outcome.assigns)
+    return Plan(
+        tuple(with_borrowed_reason(row, by_booking) for row in sorted(assigns, key=_booking)),
+        tuple(
+            row if row.as_before else with_borrowed_reason(row, by_booking)
+            for row in sorted(waits, key=_booking)
+        ),
+        tuple(sorted(outcome.refusals, key=_booking)),
+        extensions,
+        borrows,
+        claims,
+        tuple(sorted(outcome.preemption.notices.pauses, key=_booking)),
+        tuple(outcome.rebinding.moves()),
+        orders=tuple(outcome.orders),
+        dropped=outcome.preemption.places.dropped(),
+    )
 
-    def _with_current_places(self, row: Given) -> Given:
-        """The answer with its present places: a later booking may have moved it."""
-        found = self.rebinding.movable.found(row.booking, row.gpu_class)
-        if found is None or found.places == row.places:
-            return row
-        if isinstance(row, Waiting):
-            made: tuple[Reason, ...] = self._room_made(found)
-            return replace(row, places=found.places, reasons=(*made, *row.reasons))
-        where: tuple[Reason, ...] = placed(self.state, found)
-        return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
 
-    def _with_data_reason(self, row: Assign) -> Assign:
-        """The answer with what its places mean for the data that it names."""
-        demand = self.with_data.get(row.booking)
-        if demand is None:
-            return row
-        return replace(row, reasons=(*row.reasons, data_placed(self.state, demand, row.places)))
+def _outside_guarantee(outcome: Outcome, snapshot: Snapshot, extensions: tuple[Extend, ...]) -> set[str]:
+    """Bookings whose planned start has lost its guarantee since it was reserved."""
+    use, written = outcome.strengths.use, (outcome.assigns, extensions, outcome.preemption.notices.pauses)
+    waits = (*outcome.waits, *outcome.resumes)
+    return use.outgrown() | lost_guarantees(outcome.state, use, snapshot, waits, written)
+
+
+def _with_total(outcome: Outcome, wait: Waiting) -> Waiting:
+    """The answer with the total number of bookings that wait for its class."""
+    if not any(each.code == "line" for each in wait.reasons):
+        return wait
+    total = outcome.ahead(wait.gpu_class).bookings
+    reasons = tuple(with_facts(each, of=total) if each.code == "line" else each for each in wait.reasons)
+    return replace(wait, reasons=reasons)
+
+
+def _with_current_places(outcome: Outcome, row: Given) -> Given:
+    """The answer with its present places: a later booking may have moved it."""
+    found = outcome.rebinding.movable.found(row.booking, row.gpu_class)
+    if found is None or found.places == row.places:
+        return row
+    if isinstance(row, Waiting):
+        made: tuple[Reason, ...] = _room_made(outcome, found)
+        return replace(row, places=found.places, reasons=(*made, *row.reasons))
+    where: tuple[Reason, ...] = placed(outcome.state, found)
+    return replace(row, places=found.places, reasons=(*where, *row.reasons[1:]))
+
+
+def _with_data_reason(outcome: Outcome, row: Assign) -> Assign:
+    """The answer with what its places mean for the data that it names."""
+    demand = outcome.with_data.get(row.booking)
+    if demand is None:
+        return row
+    return replace(row, reasons=(*row.reasons, data_placed(outcome.state, demand, row.places)))
 
 
 def _booking(answer: Assign | Waiting | Refuse | Pause) -> str:

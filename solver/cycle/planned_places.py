@@ -133,7 +133,7 @@ def is_pushed_out(outcome: Outcome, changed: Container[str], request: Request, k
     within the guarantee: the limits of the former ignore the latter. True also when nobody may be
     paused any more for a start with victims, because of what its tenant was given since."""
     state = outcome.state
-    if outcome.preemption.is_older_than_grants(kept):
+    if outcome.preemption.notices.is_older_than_grants(kept):
         return not _may_still_pause(state, outcome.preemption, request, kept)
     uses = [use for use in state.uses(kept.demand) if use.gpu_class in changed]
     is_ignored = request.within or not state.quota.tier(request.quota_tier).counts
@@ -152,7 +152,7 @@ def _may_still_pause(state: CycleState, preemption: Preemption, request: Request
     """Whether the next cycle would reserve a start with victims on its places."""
     with state.trial(kept.demand.gpu_class):
         state.free(kept)
-        found = preemption.on_the_same_places(request, replace(kept, victims=()))
+        found = preemption.places.on_the_same_places(request, replace(kept, victims=()))
         uses, quota = state.uses(kept.demand), state.quota
         is_over = any(quota.over(use, kept.window, hours=False) for use in uses)
         is_free = state.is_free(kept) and not is_over

@@ -171,24 +171,24 @@ def planned_start_with_victims(
     state: CycleState, preemption: Preemption, request: Request, found: Fit, why: Reason
 ) -> Fit | Reason:
     """Reserve the fit with victims, or return why it no longer fits; `why` it does not without."""
-    standing = preemption.on_the_same_places(request, found)
+    standing = preemption.places.on_the_same_places(request, found)
     if standing is not None:
         state.reserve(standing)
         return standing
-    if why.code == "overrun" and preemption.can_be_out(found):
+    if why.code == "overrun" and preemption.places.can_be_out(found):
         return _why_not_paused(preemption, request, found)
     return why
 
 
 def _why_not_paused(preemption: Preemption, request: Request, found: Fit) -> Reason:
     """Why work that can be out by then is not paused for the planned start any more."""
-    if preemption.fits_elsewhere(found.demand, found.starts):
+    if preemption.places.fits_elsewhere(found.demand, found.starts):
         # There is room elsewhere by now, so nobody is paused for the pin.
         return reason("pinned", elsewhere=1, pin=",".join(found.demand.pin))
     if rests := preemption.why_no_claim(found, planned=True):
         return rests
     strength = request.planned.strength if request.planned is not None else None
-    if strength == "guaranteed" and not preemption.is_inside(found.demand, found.starts):
+    if strength == "guaranteed" and not preemption.places.is_inside(found.demand, found.starts):
         # The rest of a paused booking of its own organisation has taken the guarantee.
         is_own = preemption.victim_rules.has_guarantee(found.demand, found.starts)
         return reason("overtaken", rule="guarantee", own_tenant=1) if is_own else reason("quota_cut")

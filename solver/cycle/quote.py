@@ -132,7 +132,7 @@ class Availability:
 
     def _rebuild_if_stale(self) -> None:
         """Build the site again after placing the queue gave notice, which can't be undone."""
-        if self._preemption.pauses:
+        if self._preemption.notices.pauses:
             self._build()
 
     def free(self, since: int, until: int) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -141,7 +141,7 @@ class Availability:
         self._rebuild_if_stale()
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name, pool in self._state.pools.items():
-            begins, ends, busy = self._state.stretches(name, since, until)
+            begins, ends, busy = self._state.all.stretches(name, since, until)
             columns = np.flatnonzero(pool.eligible(None))
             # Rows of zeros before and after, so that every free stretch has two edges.
             free = np.zeros((len(ends) + 2, len(columns)), dtype=np.int8)
@@ -172,7 +172,7 @@ class Availability:
         """The end of the last of many runs of a request, if nobody else books."""
         self._rebuild_if_stale()
         question = self._behind(question)
-        asked, first = self._demands_of(question), self._first(question)
+        asked, first = self._demands_of(question), _first_start(self._state, question)
         able, _ = possible_demands(self._state, asked)
         with self._queue_ahead(_request(question, able or asked, self._state.now)):
             return last_run(self._state, able, first, question.duration, runs)
@@ -243,7 +243,7 @@ class Availability:
         first = self._state.first_start(mine.earliest)
         found = self._preemption.earliest(mine, demands, first, last) if first <= last else None
         if found is None:
-            return self._horizon() + mine.duration
+            return _horizon(self._state) + mine.duration
         if found.starts <= first:
             return found.ends
         window, names = (first, found.ends), [each.gpu_class for each in demands]
@@ -262,7 +262,8 @@ class Availability:
             able, _ = possible_demands(state, (variant.demand,))
             other = self._find(question, able, with_moves=False)
             found += [(other, variant.kind)] if other else []
-        options = [self._option(question, asked[0], *each) for each in found]
+        site = self._outcome()
+        options = [_option(site, question, asked[0], *each) for each in found]
         return Quote(best_options(options), blocked)
 
     def _demands_of(self, question: QuoteRequest) -> tuple[Demand, ...]:
@@ -288,8 +289,8 @@ class Availability:
             return [(exact, "as_asked")], None
         # Without a deadline, that search was this one.
         is_all = not question.fixed and question.latest is None
-        later = None if is_all else next_free(self._state, demands, self._first(question))
-        (blocked,) = freed_by((self._why(question, demands, never),), later)
+        later = None if is_all else next_free(self._state, demands, _first_start(self._state, question))
+        (blocked,) = freed_by((_why(self._state, question, demands, never),), later)
         return [(later, "later")] if later else [], blocked
 
     def _find(
@@ -299,8 +300,8 @@ class Availability:
 
         Without moves, which cost most time, the start may be later than the cycle's.
         """
-        state, first = self._state, self._first(question)
-        if not demands or first > self._horizon():
+        state, first = self._state, _first_start(self._state, question)
+        if not demands or first > _horizon(state):
             return None
         if question.fixed and question.earliest < state.now:
             return None
@@ -332,91 +333,101 @@ class Availability:
         with self._rebinding.kept():
             return self._rebinding.place_with_moves(demands, starts)
 
-    def _why(self, question: QuoteRequest, demands: tuple[Demand, ...], never: tuple[Reason, ...]) -> Reason:
-        state, first = self._state, self._first(question)
-        if not demands:
-            return never[0] if never else reason("unknown_class")
-        if question.fixed and question.earliest < state.now:
-            return reason("window_past", begun=1)
-        if first > self._horizon():
-            return reason("advance_window", horizon_seconds=state.policy.horizon)
-        out = None if question.fixed else out_of_service(state, demands, first)
-        if out is not None:
-            return out
-        if not question.fixed and question.latest is not None:
-            return reason("deadline_unreachable", busy=1)
-        limit = None if question.fixed else why_limited(state, demands[0], first, self._horizon())
-        return limit or self._blocker(question, demands[0])
 
-    def _blocker(self, question: QuoteRequest, demand: Demand) -> Reason:
-        """The reason against the requested start; planned work is as busy as running work."""
-        starts = self._first(question)
-        blockers = why_not_at(self._state, demand, starts, QueueAhead())
-        if blockers and blockers[0].code not in ("line", "gpus_busy"):
-            return blockers[0]
-        return why_not_free(self._state, demand, starts)
+def _first_start(state: CycleState, question: QuoteRequest) -> int:
+    if question.fixed:
+        return max(question.earliest, state.now)
+    return state.first_start(question.earliest)
 
-    def _option(self, question: QuoteRequest, asked: Demand, found: Fit, kind: Kind) -> Option:
-        demand = found.demand
-        nodes = {each for part in self._state.parts(found) for each in self._nodes(part)}
-        uses, window = self._state.uses(demand), found.window
-        borrowed = sum(self._state.quota.borrowed(use, window) for use in uses)
-        weight = sum(question.rates.get(use.gpu_class, 0) * use.units for use in uses)
-        quarter = found.starts % _DAY // QUARTER
-        return Option(
-            gpu_class=demand.gpu_class,
-            profile=demand.profile,
-            count=demand.count,
-            share=demand.share,
-            starts=found.starts,
-            ends=found.ends,
-            places_hint=tuple(sorted(nodes)),
-            kind=kind,
-            units=sum(use.units for use in uses),
-            weight=weight * demand.duration,
-            borrowed=borrowed,
-            risk=_risk(question, demand, (borrowed > 0, quarter)),
-            speed=self._speed(question, asked, demand),
-            tier=question.tier,
-            pauses=self._preemption.rules(found),
-            strength=self._strength(question, found),
-            groups=demand.groups,
-        )
 
-    def _nodes(self, part: Fit) -> set[str]:
-        pool = self._state.pools[part.demand.gpu_class]
-        return {pool.gpus[pool.column[place.gpu]].node for place in part.places}
+def _horizon(state: CycleState) -> int:
+    return state.now + state.policy.horizon
 
-    def _strength(self, question: QuoteRequest, found: Fit) -> Strength:
-        """What the next cycle says of the start: it gives notice, or assigns it, where it may."""
-        request = _request(question, (found.demand,), self._state.now)
-        is_due = self._preemption.is_due(found) and self._preemption.may_notify(request, found)
-        is_soon = found.starts <= self._state.frozen_for(found.demand)
-        is_inside = self._strengths.use.is_inside(found.demand, found.window)
-        is_firm = question.fixed or (is_due and (is_soon or bool(found.victims)))
-        return strength_of(is_firm=is_firm, is_inside=is_inside)
 
-    def _speed(self, question: QuoteRequest, asked: Demand, demand: Demand) -> int | None:
-        """Speed in thousandths of the request's on its first class; None: not comparable."""
-        if question.lengths:
-            lengths = question.lengths
-            reference = question.reference or asked.gpu_class
-            return 1000 * lengths.get(reference, question.duration) // demand.duration
-        if demand.gpu_class != asked.gpu_class:
-            return None
-        try:
-            one, other = (compute_of(self._state, each) for each in (demand, asked))
-        except KeyError:
-            return None
-        return 1000 * demand.count * one // (asked.count * other)
+def _why(
+    state: CycleState, question: QuoteRequest, demands: tuple[Demand, ...], never: tuple[Reason, ...]
+) -> Reason:
+    first = _first_start(state, question)
+    if not demands:
+        return never[0] if never else reason("unknown_class")
+    if question.fixed and question.earliest < state.now:
+        return reason("window_past", begun=1)
+    if first > _horizon(state):
+        return reason("advance_window", horizon_seconds=state.policy.horizon)
+    out = None if question.fixed else out_of_service(state, demands, first)
+    if out is not None:
+        return out
+    if not question.fixed and question.latest is not None:
+        return reason("deadline_unreachable", busy=1)
+    limit = None if question.fixed else why_limited(state, demands[0], first, _horizon(state))
+    return limit or _blocker(state, question, demands[0])
 
-    def _first(self, question: QuoteRequest) -> int:
-        if question.fixed:
-            return max(question.earliest, self._state.now)
-        return self._state.first_start(question.earliest)
 
-    def _horizon(self) -> int:
-        return self._state.now + self._state.policy.horizon
+def _blocker(state: CycleState, question: QuoteRequest, demand: Demand) -> Reason:
+    """The reason against the requested start; planned work is as busy as running work."""
+    starts = _first_start(state, question)
+    blockers = why_not_at(state, demand, starts, QueueAhead())
+    if blockers and blockers[0].code not in ("line", "gpus_busy"):
+        return blockers[0]
+    return why_not_free(state, demand, starts)
+
+
+def _option(site: Outcome, question: QuoteRequest, asked: Demand, found: Fit, kind: Kind) -> Option:
+    demand = found.demand
+    nodes = {each for part in site.state.parts(found) for each in _nodes(site, part)}
+    uses, window = site.state.uses(demand), found.window
+    borrowed = sum(site.state.quota.borrowed(use, window) for use in uses)
+    weight = sum(question.rates.get(use.gpu_class, 0) * use.units for use in uses)
+    quarter = found.starts % _DAY // QUARTER
+    return Option(
+        gpu_class=demand.gpu_class,
+        profile=demand.profile,
+        count=demand.count,
+        share=demand.share,
+        starts=found.starts,
+        ends=found.ends,
+        places_hint=tuple(sorted(nodes)),
+        kind=kind,
+        units=sum(use.units for use in uses),
+        weight=weight * demand.duration,
+        borrowed=borrowed,
+        risk=_risk(question, demand, (borrowed > 0, quarter)),
+        speed=_speed(site, question, asked, demand),
+        tier=question.tier,
+        pauses=site.preemption.notices.rules(found),
+        strength=_strength(site, question, found),
+        groups=demand.groups,
+    )
+
+
+def _nodes(site: Outcome, part: Fit) -> set[str]:
+    pool = site.state.pools[part.demand.gpu_class]
+    return {pool.gpus[pool.column[place.gpu]].node for place in part.places}
+
+
+def _strength(site: Outcome, question: QuoteRequest, found: Fit) -> Strength:
+    """What the next cycle says of the start: it gives notice, or assigns it, where it may."""
+    request = _request(question, (found.demand,), site.state.now)
+    is_due = site.preemption.notices.is_due(found) and site.preemption.notices.may_notify(request, found)
+    is_soon = found.starts <= site.state.frozen_for(found.demand)
+    is_inside = site.strengths.use.is_inside(found.demand, found.window)
+    is_firm = question.fixed or (is_due and (is_soon or bool(found.victims)))
+    return strength_of(is_firm=is_firm, is_inside=is_inside)
+
+
+def _speed(site: Outcome, question: QuoteRequest, asked: Demand, demand: Demand) -> int | None:
+    """Speed in thousandths of the request's on its first class; None: not comparable."""
+    if question.lengths:
+        lengths = question.lengths
+        reference = question.reference or asked.gpu_class
+        return 1000 * lengths.get(reference, question.duration) // demand.duration
+    if demand.gpu_class != asked.gpu_class:
+        return None
+    try:
+        one, other = (compute_of(site.state, each) for each in (demand, asked))
+    except KeyError:
+        return None
+    return 1000 * demand.count * one // (asked.count * other)
 
 
 def _risk(question: QuoteRequest, demand: Demand, when: tuple[bool, int]) -> int:

@@ -94,7 +94,7 @@ def _earliest_on_original_gpus(
     first, last = between
     if first > last:
         return None
-    for starts in state.starts_between(demand, first, last)[:_LOOKS].tolist():
+    for starts in state.all.starts_between(demand, first, last)[:_LOOKS].tolist():
         length = length_from(request, demand.gpu_class, starts)
         if length <= 0:
             return None

@@ -24,7 +24,7 @@ from solver.cycle.offers import offers_make, with_withdrawals
 from solver.cycle.order.guaranteed_use import GuaranteedUse
 from solver.cycle.order.queue import BookingQueue, Turn
 from solver.cycle.order.strengths import Strengths
-from solver.cycle.outcome import Outcome
+from solver.cycle.outcome import Outcome, plan_of
 from solver.cycle.planned_starts import planned_starts_reserve
 from solver.cycle.relocation_orders import relocation_orders_apply
 from solver.cycle.soft_places import SoftPlaces
@@ -105,7 +105,7 @@ def _solve(snapshot: Snapshot, policy: Policy, earlier: Kept | None = None, *, b
     walk.run(snapshot.running, soft, changed, changes, later_ends)
     # 6. Add who borrows, and the totals of each queue.
     extensions = later_ends.with_answers(extensions) if later_ends else extensions
-    plan = outcome.plan(changes.applied(snapshot), extensions)
+    plan = plan_of(outcome, changes.applied(snapshot), extensions)
     plan = replace(plan, withdrawn=withdrawn, changes=changes.sorted(), soft=soft.answers())
     # 7. Offer what is left to the waiting list.
     return replace(plan, offers=offers_make(outcome, queue, snapshot.entries))

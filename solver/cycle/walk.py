@@ -61,7 +61,7 @@ class Walk:
         self._freed: dict[str, Fit] = {}
         self._freed_turns: deque[int] = deque()
         self._taken_places = TakenPlaces(outcome.state)
-        self._pauses_noted = len(outcome.preemption.pauses)
+        self._pauses_noted = len(outcome.preemption.notices.pauses)
         self._resumes: list[tuple[Key, str, Turn]] = []
         self._running: dict[str, Request] = {}
         self._changed = set[str]()
@@ -188,7 +188,7 @@ class Walk:
         cause = self._taken_places.of(old, request, is_free=is_free)
         if cause is not None or is_free:
             return cause
-        if self._outcome.preemption.can_be_out(old):
+        if self._outcome.preemption.places.can_be_out(old):
             # Who runs there can't be paused any more, because the guarantee is in use.
             return self._taken_places.last_of(old, request.tenant)
         moved = self._moved_onto(old)
@@ -416,7 +416,7 @@ class Walk:
 
     def _await_resumes(self) -> None:
         """Give the bookings that have notice since then their places in the queue."""
-        pauses = self._outcome.preemption.pauses
+        pauses = self._outcome.preemption.notices.pauses
         for pause in pauses[self._pauses_noted :]:
             request = self._running.get(pause.booking)
             if request is not None:

@@ -80,7 +80,7 @@ def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
 
 def _first_between(state: CycleState, demand: Demand, first: int, last: int) -> int | None:
     if demand.groups:
-        return state.first_of(demand, state.starts_between(demand, first, last))
+        return state.first_of(demand, state.all.starts_between(demand, first, last))
     return state.first_between(demand, first, last)
 
 
@@ -151,7 +151,7 @@ def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[
         return tuple(each for reasons in every for each in reasons)
     if demand.is_bound:
         return _why_not_with_held_uncached(state, demand, starts)
-    key = (*demand.kind, starts, *state.held_window(demand, starts))
+    key = (*demand.kind, starts, *state.held_room.window(demand, starts))
     if key not in state.held_blockers:
         state.held_blockers[key] = _why_not_with_held_uncached(state, demand, starts)
     return state.held_blockers[key]
@@ -159,7 +159,7 @@ def _why_not_with_held(state: CycleState, demand: Demand, starts: int) -> tuple[
 
 def _why_not_with_held_uncached(state: CycleState, demand: Demand, starts: int) -> tuple[Reason, ...]:
     pool = state.pools[demand.gpu_class]
-    held, hosts = state.held_busy(demand, starts)
+    held, hosts = state.held_room.busy(demand, starts)
     if fits(pool, demand, held, hosts)[0]:
         return ()
     if demand.pin:

@@ -18,6 +18,7 @@ from solver.placement.gang import most_together
 from solver.quota.use import Block
 from solver.reasons.reason import Fact, Reason, reason
 from solver.state.cycle_state import CycleState
+from solver.state.room_search import parts_by_zone
 
 Which = Literal["class", "booking", "planned"]
 """Whose GPUs are in maintenance: of the class, of the booking, or of its planned start."""
@@ -168,7 +169,7 @@ def _why_never_there(state: CycleState, demand: Demand) -> Reason | None:
 
 def _why_never_in_one_zone(state: CycleState, demand: Demand) -> Reason | None:
     """Each group of a mixed demand has a zone, but no zone has all of them."""
-    for parts in state.parts_by_zone(demand):
+    for parts in parts_by_zone(state.pools, demand):
         if all(_most_pinned(state, part) >= part.count for part in parts):
             return None
     return reason("no_zone_for_all")

@@ -8,26 +8,16 @@ may still end by itself.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from solver.fleet.pool import Bools
 from solver.model.demand import Demand, Fit
-from solver.model.inputs import Place, Request, Snapshot
-from solver.model.ordering import place_order
-from solver.model.plan import DroppedPause, Pause
-from solver.placement.gang import place
-from solver.preemption.after_pauses import RoomAfterPauses, is_allowed_without, may_lift
-from solver.preemption.victim_rules import Candidate, Claim, Rule, VictimRules
-from solver.preemption.victims import (
-    VictimSearch,
-    freed_host_resources,
-    has_host_resources,
-    occupants_of,
-    taken_after_leaving,
-    victims,
-)
+from solver.model.inputs import Request, Snapshot
+from solver.model.plan import Pause
+from solver.preemption.after_pauses import RoomAfterPauses
+from solver.preemption.claimed_places import ClaimedPlaces
+from solver.preemption.victim_rules import Rule, VictimRules
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
 from solver.state.running import RunningBooking
@@ -38,6 +28,87 @@ Instants = dict[str, list[int]]
 """Starts to try, rising, by class."""
 
 
+@dataclass(slots=True)
+class Notices:
+    """Notice for the victims of starts: when they must get it, and the pauses of those that have it."""
+
+    state: CycleState
+    victim_rules: VictimRules
+    places: ClaimedPlaces
+    pauses: list[Pause] = field(default_factory=list)
+
+    def is_due(self, found: Fit) -> bool:
+        """True when its victims, if any, must get notice now."""
+        notice = self.grace(found) + self.state.policy.notice_margin
+        return found.starts - notice <= self.state.now or not self.to_notify(found)
+
+    def to_notify(self, found: Fit) -> list[str]:
+        """Its victims without notice."""
+        return [each for each in found.victims if each not in self.state.running.notified]
+
+    def notify(self, request: Request, found: Fit) -> None:
+        """Pause the victims of the fit; call before it is reserved."""
+        rules = self._rule_of(found)
+        for booking in self.to_notify(found):
+            runner = self.state.running[booking]
+            why = _why(rules[booking], request.tier, runner)
+            self.pauses.append(Pause(booking, request.booking, found.starts, runner.lost, (why,)))
+            self.state.notify(booking, found.starts)
+
+    def may_notify(self, request: Request, found: Fit) -> bool:
+        """True when its victims may have notice now, after all that was written in this cycle; call
+        before the fit is reserved."""
+        left, demand = self.to_notify(found), found.demand
+        if left and demand.groups and not self.places.may_pause_together(demand, found.starts):
+            return False
+        counted = set[str]()
+        for part in demand.parts if left else ():
+            claim = self.victim_rules.claim(part, found.starts)
+            candidates = self.victim_rules.candidates(claim) if claim else ()
+            chosen = [each for each in candidates if each.runner.booking in left]
+            name = request.booking
+            if claim is not None and chosen and not self.places.is_allowed(name, claim, chosen):
+                return False
+            counted.update(each.runner.booking for each in chosen)
+        return len(counted) == len(left)
+
+    def depends_on_others(self, found: Fit) -> bool:
+        """True for a start for which bookings of other tenants have no notice yet: what these get
+        or lose until then decides whether they may be paused."""
+        running, tenant = self.state.running, found.demand.owners[0]
+        return any(running[each].tenant != tenant for each in self.to_notify(found))
+
+    def is_older_than_grants(self, found: Fit) -> bool:
+        """True for a start whose victims have no notice yet, if this cycle has written something
+        for its tenant on one of its classes."""
+        in_place, demand = self.victim_rules.in_place, found.demand
+        rows = (in_place.has_grants(demand.owners[0], each.gpu_class) for each in demand.parts)
+        return bool(self.to_notify(found)) and any(rows)
+
+    def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
+        """How many victims it has by each rule; call before it is reserved."""
+        rules, running = self._rule_of(found), self.state.running
+        counts = Counter(_why(rules[each], "", running[each]).code for each in found.victims)
+        return tuple(sorted(counts.items()))
+
+    def _rule_of(self, found: Fit) -> dict[str, Rule]:
+        known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
+        for part in found.demand.parts if found.victims else ():
+            claim = self.victim_rules.claim(part, found.starts)
+            candidates = self.victim_rules.candidates(claim) if claim else ()
+            known |= {each.runner.booking: each.rule for each in candidates}
+        return known
+
+    def grace(self, found: Fit) -> int:
+        """The longest grace period of its victims, in seconds."""
+        running = self.state.running
+        return max((running[booking].tier.grace for booking in found.victims), default=0)
+
+    def lost(self, found: Fit) -> int:
+        """What its victims lose."""
+        return sum(self.state.running[booking].lost for booking in found.victims)
+
+
 class Preemption:
     """Starts with victims, during one cycle."""
 
@@ -45,8 +116,8 @@ class Preemption:
         self._state = state
         self.victim_rules = VictimRules(state, snapshot)
         self._room = RoomAfterPauses(state, self.victim_rules)
-        self.pauses: list[Pause] = []
-        self._dropped: set[DroppedPause] = set()
+        self.places = ClaimedPlaces(state, self.victim_rules)
+        self.notices = Notices(state, self.victim_rules, self.places)
         # By classes and first start, the starts to try.
         self._tried: dict[tuple[tuple[str, ...], int], list[int]] = {}
         self._leaving = {(row.place.gpu, row.ends) for row in snapshot.held if row.pausing}
@@ -70,7 +141,7 @@ class Preemption:
         paused = self._earliest_paused(request, demands, first, last)
         if paused is None:
             return None if request.fixed else earliest_free(self._state, request, demands, first, last)
-        patience = _when(request, paused) + (0 if request.fixed else self._grace(paused))
+        patience = _when(request, paused) + (0 if request.fixed else self.notices.grace(paused))
         if request.durations and not request.fixed:
             free = earliest_free(self._state, request, demands, first, last)
             return free if free and free.ends <= patience else paused
@@ -118,144 +189,19 @@ class Preemption:
         paused = None
         if instants and not request.cheapest:
             paused = self._earliest_paused_at(request, demands, instants, before - 1)
-        if paused is not None and paused.starts + self._grace(paused) < before:
+        if paused is not None and paused.starts + self.notices.grace(paused) < before:
             return paused
-        if free is None and kept.victims and self.is_due(kept):
+        if free is None and kept.victims and self.notices.is_due(kept):
             same = (
-                self._at(request, demand, kept.starts, n)
+                self.places.at(request, demand, kept.starts, n)
                 for n, demand in enumerate(demands)
                 if length_from(request, demand.gpu_class, kept.starts) <= kept.demand.duration
             )
             found = [*filter(None, same)]
-            if self.may_notify(request, kept) or not found:
+            if self.notices.may_notify(request, kept) or not found:
                 found.insert(0, kept)
-            return min(found, key=self._lost)
+            return min(found, key=self.notices.lost)
         return free
-
-    def on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
-        """The same window with victims that may be paused for it; None: not all of them may."""
-        if found.demand.groups:
-            return self._all_on_the_same_places(request, found)
-        state, name = self._state, found.demand.gpu_class
-        if name not in state.firm.gpus or not state.firm.gpus[name].is_free(found.places, *found.window):
-            return None
-        has_mode = state.all.modes.is_free(state.pools[name], found.places, found.window)
-        if found.demand.share is not None or not has_mode:
-            return None
-        if self.fits_elsewhere(found.demand, found.starts):
-            return None
-        chosen = self._all_on_places(request, found)
-        if chosen is None:
-            return None
-        over = tuple(sorted(each.runner.booking for each in chosen))
-        return replace(found, victims=over) if has_host_resources(state, found, over) else None
-
-    def _all_on_the_same_places(self, request: Request, found: Fit) -> Fit | None:
-        """The same for all groups of a mixed booking."""
-        over: set[str] = set()
-        for part in self._state.parts(found):
-            is_free = self._state.is_free(part)
-            if is_free and self._state.over(part.demand, part.starts) is None:
-                continue
-            there = self.on_the_same_places(request, part)
-            if there is None:
-                return None
-            over.update(there.victims)
-        if not over or not self._may_pause_together(found.demand, found.starts):
-            return None
-        return replace(found, victims=tuple(sorted(over)))
-
-    def _may_pause_together(self, demand: Demand, starts: int) -> bool:
-        """True when the groups of a mixed demand may have somebody paused: inside its guarantee in
-        every class, it raises the potential of each. The search for one group does not see host
-        cores that another needs."""
-        with_hosts = sum(any(part.host_resources) for part in demand.parts)
-        return with_hosts < 2 and self.is_inside(demand, starts)
-
-    def _at_together(self, request: Request, demand: Demand, starts: int) -> Fit | None:
-        """A fit of all groups at exactly this start, each on free room or with victims."""
-        if not self._may_pause_together(demand, starts):
-            return None
-        for parts in self._state.parts_by_zone(demand):
-            fits = [self._state.at(part, starts) or self._at(request, part, starts, 0) for part in parts]
-            found = [*filter(None, fits)]
-            over = {booking for each in found for booking in each.victims}
-            if len(found) == len(parts) and over:
-                places = sorted((place for each in found for place in each.places), key=place_order)
-                return Fit(demand, tuple(places), starts, 0, tuple(sorted(over)))
-        return None
-
-    def can_be_out(self, found: Fit) -> bool:
-        """True when only work that may be paused is on its places, and all of it can be out by its
-        start: then a rule forbids the pause."""
-        firm = self._state.firm.gpus.get(found.demand.gpu_class)
-        if found.demand.groups or firm is None or not firm.is_free(found.places, *found.window):
-            return False
-        running, name = self._state.running, found.demand.gpu_class
-        there = (running.on_class(each, name) for each in occupants_of(self._state, found))
-        return all(self.victim_rules.out(each) <= found.starts for each in there)
-
-    def _all_on_places(self, request: Request, found: Fit) -> list[Candidate] | None:
-        """All bookings on these places and those that its quota needs; None: some of them stay."""
-        claim = self.victim_rules.claim(found.demand, found.starts)
-        candidates = self.victim_rules.candidates(claim) if claim else ()
-        there = occupants_of(self._state, found)
-        must = [each for each in candidates if each.runner.booking in there]
-        if claim is None or len(must) < len(there):
-            return None
-        others = [each for each in candidates if each.runner.booking not in there]
-        more = self._for_quota(found.demand, found.starts, must, others)
-        chosen = None if more is None else [*must, *more]
-        return chosen if chosen and self._is_allowed(request.booking, claim, chosen) else None
-
-    def fits_elsewhere(self, demand: Demand, starts: int) -> bool:
-        """True when a pinned demand would fit elsewhere: a pin must not choose the victims."""
-        return bool(demand.pin) and self._state.has_room_unpinned(demand, starts)
-
-    def _is_allowed(self, booking: str, claim: Claim, chosen: Sequence[Candidate]) -> bool:
-        """True when the rules for the whole set of victims hold and the potential rises.
-
-        The second follows from the first. A pause that it forbids all the same is dropped.
-        """
-        if not self.victim_rules.allow(claim, chosen):
-            return False
-        if self.victim_rules.raise_potential(claim, chosen):
-            return True
-        self._dropped |= {DroppedPause(booking, each.rule) for each in chosen}
-        return False
-
-    def dropped(self) -> tuple[DroppedPause, ...]:
-        """Claims whose pauses would not have raised the potential, by rule."""
-        return tuple(sorted(self._dropped, key=lambda each: (each.beneficiary, each.rule)))
-
-    def is_older_than_grants(self, found: Fit) -> bool:
-        """True for a start whose victims have no notice yet, if this cycle has written something
-        for its tenant on one of its classes."""
-        in_place, demand = self.victim_rules.in_place, found.demand
-        rows = (in_place.has_grants(demand.owners[0], each.gpu_class) for each in demand.parts)
-        return bool(self.to_notify(found)) and any(rows)
-
-    def may_notify(self, request: Request, found: Fit) -> bool:
-        """True when its victims may have notice now, after all that was written in this cycle; call
-        before the fit is reserved."""
-        left, demand = self.to_notify(found), found.demand
-        if left and demand.groups and not self._may_pause_together(demand, found.starts):
-            return False
-        counted = set[str]()
-        for part in demand.parts if left else ():
-            claim = self.victim_rules.claim(part, found.starts)
-            candidates = self.victim_rules.candidates(claim) if claim else ()
-            chosen = [each for each in candidates if each.runner.booking in left]
-            name = request.booking
-            if claim is not None and chosen and not self._is_allowed(name, claim, chosen):
-                return False
-            counted.update(each.runner.booking for each in chosen)
-        return len(counted) == len(left)
-
-    def is_inside(self, demand: Demand, starts: int) -> bool:
-        """True when a start then would be inside the tenant's guarantee."""
-        claims = [self.victim_rules.claim(each, starts) for each in demand.parts]
-        return all(claim is not None and claim.part is not None for claim in claims)
 
     def why_no_claim(self, found: Fit, *, planned: bool = False) -> Reason | None:
         """The reason of a start that nobody is paused for, because its person has cancelled a claim
@@ -268,51 +214,6 @@ class Preemption:
             if until > found.starts if planned else self.victim_rules.would_claim(part, starts):
                 return reason("claims_rest", until, gpu_class=part.gpu_class)
         return None
-
-    def is_due(self, found: Fit) -> bool:
-        """True when its victims, if any, must get notice now."""
-        notice = self._grace(found) + self._state.policy.notice_margin
-        return found.starts - notice <= self._state.now or not self.to_notify(found)
-
-    def notify(self, request: Request, found: Fit) -> None:
-        """Pause the victims of the fit; call before it is reserved."""
-        rules = self._rules(found)
-        for booking in self.to_notify(found):
-            runner = self._state.running[booking]
-            why = _why(rules[booking], request.tier, runner)
-            self.pauses.append(Pause(booking, request.booking, found.starts, runner.lost, (why,)))
-            self._state.notify(booking, found.starts)
-
-    def depends_on_others(self, found: Fit) -> bool:
-        """True for a start for which bookings of other tenants have no notice yet: what these get
-        or lose until then decides whether they may be paused."""
-        running, tenant = self._state.running, found.demand.owners[0]
-        return any(running[each].tenant != tenant for each in self.to_notify(found))
-
-    def rules(self, found: Fit) -> tuple[tuple[str, int], ...]:
-        """How many victims it has by each rule; call before it is reserved."""
-        rules, running = self._rules(found), self._state.running
-        counts = Counter(_why(rules[each], "", running[each]).code for each in found.victims)
-        return tuple(sorted(counts.items()))
-
-    def _rules(self, found: Fit) -> dict[str, Rule]:
-        known: dict[str, Rule] = dict.fromkeys(found.victims, "taken_back")
-        for part in found.demand.parts if found.victims else ():
-            claim = self.victim_rules.claim(part, found.starts)
-            candidates = self.victim_rules.candidates(claim) if claim else ()
-            known |= {each.runner.booking: each.rule for each in candidates}
-        return known
-
-    def to_notify(self, found: Fit) -> list[str]:
-        """Its victims without notice."""
-        return [each for each in found.victims if each not in self._state.running.notified]
-
-    def _grace(self, found: Fit) -> int:
-        running = self._state.running
-        return max((running[booking].tier.grace for booking in found.victims), default=0)
-
-    def _lost(self, found: Fit) -> int:
-        return sum(self._state.running[booking].lost for booking in found.victims)
 
     def _earliest_paused(
         self, request: Request, demands: Sequence[Demand], first: int, last: int
@@ -331,7 +232,7 @@ class Preemption:
             for starts in instants.get(demand.gpu_class, ()):
                 if starts > last or not _is_better(request, demand, starts, best):
                     break
-                best = self._at(request, demand, starts, class_rank) or best
+                best = self.places.at(request, demand, starts, class_rank) or best
         return best
 
     def _hopeful(self, request: Request, demand: Demand, tried: list[int], kept: Fit | None) -> list[int]:
@@ -374,7 +275,7 @@ class Preemption:
         if key not in self._tried:
             graces = {grace for name in names for grace in self._state.running.graces(name)}
             soon = {max(first, self._state.now + grace) for grace in graces}
-            outs = sorted({out for name in names for out in self.victim_rules.first_outs(name)})
+            outs = sorted({out for name in names for out in self.victim_rules.departures.first_outs(name)})
             rested = [starts for starts in outs if starts > min(soon)][:_INSTANTS_TRIED] if soon else []
             self._tried[key] = sorted({*soon, *rested})
         tried = self._tried[key]
@@ -387,90 +288,12 @@ class Preemption:
     def _guarantee_changes(self, demand: Demand) -> list[int]:
         return self._state.quota.guarantee_changes(self._state.use(demand))
 
-    def _at(self, request: Request, demand: Demand, starts: int, class_rank: int) -> Fit | None:
-        """A fit at exactly this start, with victims."""
-        length = length_from(request, demand.gpu_class, starts)
-        if length != demand.duration:
-            demand = replace(demand, duration=length)
-        if demand.groups:
-            return self._at_together(request, demand, starts)
-        return self._at_with_victims(request.booking, demand, starts, class_rank)
-
     def at_its_second(self, booking: str, kept: Fit) -> Fit | None:
         """A start that is not reserved, with victims that need no notice yet, on any places."""
         if kept.demand.groups or kept.demand.pin:
             return None
-        found = self._at_with_victims(booking, kept.demand, kept.starts, kept.class_rank)
-        return None if found is None or self.is_due(found) else found
-
-    def _at_with_victims(self, booking: str, demand: Demand, starts: int, class_rank: int) -> Fit | None:
-        if demand.share is not None or self.fits_elsewhere(demand, starts):
-            return None
-        claim = self.victim_rules.claim(demand, starts)
-        candidates = self.victim_rules.candidates(claim) if claim else ()
-        if claim is None or not candidates:
-            return None
-        found = self._with_victims(demand, starts, candidates)
-        if found is not None and not self.victim_rules.allow(claim, found[1]):
-            fewer = self.victim_rules.within_shares(claim, candidates)
-            found = self._with_victims(demand, starts, fewer)
-        if found is None or not self._is_allowed(booking, claim, found[1]):
-            return None
-        over = tuple(sorted(each.runner.booking for each in found[1]))
-        return Fit(demand, found[0], starts, class_rank, over)
-
-    def _with_victims(
-        self, demand: Demand, starts: int, candidates: Sequence[Candidate]
-    ) -> tuple[tuple[Place, ...], list[Candidate]] | None:
-        """Places for the demand at that second, and the candidates that must leave for it."""
-        state, runners = self._state, [each.runner for each in candidates]
-        block = state.over(demand, starts)
-        if block is not None and not may_lift(state, block, demand, starts, runners):
-            return None
-        pool = state.pools[demand.gpu_class]
-        hosts = freed_host_resources(state, demand, starts)
-        free = None if hosts is None else hosts.without
-        taken = taken_after_leaving(state, demand, starts, runners)
-        rows = state.running.rows(demand.gpu_class, runners)
-        search = VictimSearch(pool, demand, taken, runners, free, rows)
-        if block is None and search.fits(np.zeros(len(runners), dtype=np.bool_)):
-            # There is room without a pause.
-            return None
-
-        def is_allowed(gone: Bools) -> bool:
-            leaving = [runners[at] for at in np.flatnonzero(gone).tolist()]
-            return block is None or is_allowed_without(self._state, demand, starts, leaving)
-
-        gone = victims(search, [each.group for each in candidates], is_allowed)
-        places = None if gone is None else place(pool, demand, search.busy(gone), search.free(gone))
-        if gone is None or places is None or not gone.any():
-            return None
-        return places, [candidates[at] for at in np.flatnonzero(gone).tolist()]
-
-    def _for_quota(
-        self,
-        demand: Demand,
-        starts: int,
-        gone: Sequence[Candidate],
-        others: Sequence[Candidate],
-    ) -> list[Candidate] | None:
-        """The further victims that quota needs; None: even all of them are too few."""
-
-        def is_within(more: Sequence[Candidate]) -> bool:
-            return is_allowed_without(self._state, demand, starts, [each.runner for each in (*gone, *more)])
-
-        more: list[Candidate] = []
-        rest = iter(others)
-        while not is_within(more):
-            one = next(rest, None)
-            if one is None:
-                return None
-            more.append(one)
-        for one in tuple(reversed(more)):
-            fewer = [each for each in more if each is not one]
-            if is_within(fewer):
-                more = fewer
-        return more
+        found = self.places.at_with_victims(booking, kept.demand, kept.starts, kept.class_rank)
+        return None if found is None or self.notices.is_due(found) else found
 
 
 def _why(rule: Rule, tier: str, runner: RunningBooking) -> Reason:

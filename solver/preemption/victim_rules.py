@@ -22,7 +22,7 @@ from solver.model.inputs import MILLION, Snapshot
 from solver.model.leaving import Cooling
 from solver.model.policy import VICTIM_RULES
 from solver.preemption.in_place import PARTS, Block, InPlace, Level, Part, Standing
-from solver.preemption.leaving import Leaving
+from solver.preemption.leaving import Departures, Leaving
 from solver.quota.use import Use
 from solver.state.cycle_state import CycleState
 from solver.state.running import RunningBooking
@@ -200,16 +200,13 @@ class VictimRules:
 
     def __init__(self, state: CycleState, snapshot: Snapshot) -> None:
         self._state = state
-        self.in_place = InPlace(state, snapshot)
         self._kept = _Kept(snapshot)
+        self.in_place = InPlace(state, snapshot)
+        self.departures = Departures(state, snapshot, self.in_place)
         self._known: dict[tuple[str, str, int, bool], tuple[int, list[Ranked]]] = {}
-        self._borrowing: dict[tuple[str, str, int, bool], tuple[int, list[RunningBooking]]] = {}
-        self._outs: dict[str, list[int]] = {}
         self._cooling: dict[str, list[Cooling]] = {}
         for each in snapshot.cooling:
             self._cooling.setdefault(each.tenant, []).append(each)
-        graces = (tier.grace for tier in snapshot.tiers if tier.pausable)
-        self._longest_grace = max(graces, default=0)
         # By units, owners, tier, class and start, while the tenant has the same in place.
         self._claims: dict[tuple[Use, int], tuple[int, Claim | None]] = {}
         self._afters: dict[tuple[str, str], tuple[int, _Afters]] = {}
@@ -267,7 +264,7 @@ class VictimRules:
         if not self._is_claimant(use):
             return None
         tenant, name = use.owners[0], use.gpu_class
-        planned = not self._is_due(name, starts)
+        planned = not self.departures.is_due(name, starts)
         before = self.in_place.at(tenant, name, starts, planned=planned)
         block = self.in_place.claim(use, window)
         # At most instants the tenant has the same in place.
@@ -307,7 +304,7 @@ class VictimRules:
         """Everybody who can be a candidate for some claim of the tenant at that second."""
         key = (gpu_class, tenant, starts)
         if key not in self._may_leave:
-            planned = not self._is_due(gpu_class, starts)
+            planned = not self.departures.is_due(gpu_class, starts)
             read = partial(self._may_leave_of, key, planned=planned)
             self._may_leave[key] = Leaving(read, self._serials)
         found = self._may_leave[key]
@@ -317,8 +314,8 @@ class VictimRules:
     def _may_leave_of(self, key: tuple[str, str, int], other: str, *, planned: bool) -> list[RunningBooking]:
         gpu_class, tenant, starts = key
         if other == tenant:
-            return list(self._able(gpu_class, tenant, starts))
-        return self._borrowers(gpu_class, other, starts, planned=planned)
+            return list(self.departures.able(gpu_class, tenant, starts))
+        return self.departures.borrowers(gpu_class, other, starts, planned=planned)
 
     def _rows(self, claim: Claim, tenant: str) -> Sequence[Ranked]:
         """What one tenant may lose to the claim."""
@@ -364,7 +361,7 @@ class VictimRules:
     def _own(self, claim: Claim) -> Iterator[Ranked]:
         """Bookings of the claim's own tenant that may leave for it."""
         parts = claim.before.parts
-        for runner in self._able(claim.gpu_class, claim.tenant, claim.starts):
+        for runner in self.departures.able(claim.gpu_class, claim.tenant, claim.starts):
             rule = self._own_rule(claim, runner, parts.get(runner.booking))
             if rule is not None and not self._kept.stays(runner.use, claim.block.use):
                 spot = not runner.tier.counts
@@ -391,7 +388,8 @@ class VictimRules:
         if claim.part is not None or not lent:
             return lent
         spot = [row for row in lent if not row[1].runner.tier.counts]
-        is_richer = claim.starts <= self.first_outs(claim.gpu_class)[-1] and self._is_poorer(claim, tenant, 0)
+        last_out = self.departures.first_outs(claim.gpu_class)[-1]
+        is_richer = claim.starts <= last_out and self._is_poorer(claim, tenant, 0)
         return [*spot, *self._fairer(claim, tenant, lent)] if is_richer else spot
 
     def _fairer(self, claim: Claim, tenant: str, lent: Iterable[Ranked]) -> Iterator[Ranked]:
@@ -421,31 +419,17 @@ class VictimRules:
 
     def _lent_by(self, claim: Claim, tenant: str) -> list[Ranked]:
         """What one tenant borrows; cached, because many ask for the same instant."""
-        version = self._state.running.version(tenant, claim.gpu_class)
-        key = (tenant, claim.gpu_class, claim.starts, claim.planned)
-        known, found = self._known.get(key, (-1, []))
+        name, starts, planned = claim.gpu_class, claim.starts, claim.planned
+        version = self._state.running.version(tenant, name)
+        known, found = self._known.get((tenant, name, starts, planned), (-1, []))
         if known != version:
-            over = self._over(tenant, claim.gpu_class, self._standing(claim, tenant))
+            over = self._over(tenant, name, self._standing(claim, tenant))
             found = [
                 _ranked(runner, "taken_back", (_group(runner), -over, runner.tier.priority))
-                for runner in self._borrowers(claim.gpu_class, tenant, claim.starts, planned=claim.planned)
+                for runner in self.departures.borrowers(name, tenant, starts, planned=planned)
                 if not self._kept.stays_for_others(runner.use)
             ]
-            self._known[key] = (version, found)
-        return found
-
-    def _borrowers(self, gpu_class: str, tenant: str, starts: int, *, planned: bool) -> list[RunningBooking]:
-        """Bookings of a tenant that can be out by then and of which nothing is inside its
-        guarantee."""
-        version = self._state.running.version(tenant, gpu_class)
-        key = (tenant, gpu_class, starts, planned)
-        known, found = self._borrowing.get(key, (-1, []))
-        if known != version:
-            standing = self.in_place.at(tenant, gpu_class, starts, planned=planned)
-            inside = standing.parts
-            able = self._able(gpu_class, tenant, starts)
-            found = [runner for runner in able if runner.booking not in inside]
-            self._borrowing[key] = (version, found)
+            self._known[tenant, name, starts, planned] = (version, found)
         return found
 
     def _standing(self, claim: Claim, tenant: str) -> Standing:
@@ -458,32 +442,6 @@ class VictimRules:
         above = standing.borrowed() + standing.spot()
         share = above * parts // max(1, self._state.capacity[gpu_class])
         return share // self._state.policy.of(gpu_class, tenant).share_step
-
-    def _able(self, gpu_class: str, tenant: str, starts: int) -> Iterator[RunningBooking]:
-        """Bookings of a tenant that can be out by then and would otherwise still run."""
-        for runner in self._state.running.of(gpu_class, tenant):
-            if self.out(runner) <= starts < runner.ends:
-                yield runner
-
-    def _is_due(self, gpu_class: str, starts: int) -> bool:
-        """True when some victim would get its notice now."""
-        grace = max(self._state.running.graces(gpu_class), default=0)
-        return starts - grace - self._state.policy.notice_margin <= self._state.now
-
-    def first_outs(self, gpu_class: str) -> list[int]:
-        """The first seconds at which running bookings of the class can be out."""
-        if gpu_class not in self._outs:
-            running = self._state.running.of_class(gpu_class)
-            self._outs[gpu_class] = sorted({self.out(runner) for runner in running})
-        return self._outs[gpu_class]
-
-    def out(self, runner: RunningBooking) -> int:
-        """The first second at which its room can be free: no notice goes out while it is protected,
-        whatever the grace of the others that leave, also of those that begin later."""
-        state = self._state
-        if runner.protected <= state.now:
-            return state.now + runner.tier.grace
-        return runner.protected + state.policy.notice_margin + self._longest_grace
 
 
 def _level(runner: RunningBooking) -> Level:

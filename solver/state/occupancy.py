@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.fleet.fragmentation import Ints
 from solver.fleet.mig_geometry import WHOLE_MASK, Masks
 from solver.fleet.pool import Pool
@@ -77,3 +79,26 @@ class Occupancy:
     def needs_hosts(self, demand: Demand, pool: Pool) -> bool:
         """True when the nodes' cores and memory matter to the choice of places."""
         return any(demand.host_resources) or (self.hosts.are_known and pool.scores.needs_cores)
+
+    def starts_between(self, demand: Demand, first: int, last: int) -> Ints:
+        """Candidate starts: `first`, then each instant up to `last` at which room changes."""
+        if demand.groups:
+            each = [self.starts_between(part, first, last) for part in demand.parts]
+            return np.unique(np.concatenate(each))
+        tried = self.gpus[demand.gpu_class].starts_between(first, last)
+        if self.modes.may_switch(demand.gpu_class):
+            pool = self.gpus[demand.gpu_class].pool
+            tried = np.union1d(tried, self.modes.instants(pool, demand.shape, first, last))
+        return np.union1d(tried, self.hosts.between(first, last)) if any(demand.host_resources) else tried
+
+    def stretches(self, gpu_class: str, since: int, until: int) -> tuple[Ints, Ints, Masks]:
+        """Begins and ends of the stretches of [since, until) in which nothing changes for whole
+        GPUs, and the taken bits of each; a GPU in the other mode is taken."""
+        calendar = self.gpus[gpu_class]
+        begins = calendar.starts_between(since, until - 1)
+        if self.modes.may_switch(gpu_class):
+            begins = np.union1d(begins, self.modes.edges(calendar.pool, None, since, until - 1))
+        busy = calendar.busy(begins, 1)
+        if self.modes.may_switch(gpu_class):
+            busy[self.modes.others(calendar.pool, None, (begins, 1))] = WHOLE_MASK
+        return begins, np.append(begins[1:], until), busy

@@ -1,14 +1,15 @@
 """The search for room: which windows have room and quota, and the best places in each."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from solver.fleet.fragmentation import Ints
 from solver.fleet.mig_geometry import WHOLE_MASK, Masks
+from solver.fleet.pool import Pool
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import Place, Snapshot
 from solver.model.ordering import place_order
@@ -19,8 +20,11 @@ from solver.quota.use import Block, Use
 from solver.reasons.reason import Reason
 from solver.state.held_space import HeldSpace
 from solver.state.held_work import HeldWork
+from solver.state.occupancy import Occupancy
 from solver.state.room_bounds import RoomBounds, chunks
+from solver.timeline.grid import Grid
 from solver.timeline.host_calendar import Free
+from solver.timeline.maintenance import MaintenanceCalendar
 from solver.timeline.mig_modes import hardware_mode_of
 
 _MOST_WINDOWS = 32
@@ -35,6 +39,111 @@ class _WindowState:
     choices: dict[tuple[object, ...], Choice | None]
 
 
+def _is_only_room(occupancy: Occupancy, demand: Demand) -> bool:
+    """True when GPUs are all that it needs, and none is shared or changes its mode."""
+    name = demand.gpu_class
+    is_plain = not occupancy.gpus[name].has_shares and not occupancy.modes.may_switch(name)
+    return is_plain and demand.share is None and not any(demand.host_resources)
+
+
+@dataclass(slots=True)
+class WindowStates:
+    """Each class in the windows that were looked at, with the places chosen there, until something
+    changes in it."""
+
+    _all: Occupancy
+    _pools: Mapping[str, Pool]
+    _data: DataPlaces
+    _versions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _windows: dict[str, dict[tuple[object, ...], _WindowState]] = field(default_factory=dict)
+
+    def pool_state(self, demand: Demand, starts: int) -> PoolState:
+        """The demand's class in the window from `starts` on, for choosing places."""
+        return self._state(demand, starts).pool_state
+
+    def choice(self, demand: Demand, starts: int) -> Choice | None:
+        """The best places for a demand in the window from `starts` on; None: there are none."""
+        found = self._state(demand, starts)
+        key = (demand.shape, demand.count, demand.level, demand.host_resources, demand.data)
+        if key not in found.choices:
+            pool = self._pools[demand.gpu_class]
+            preferred = self._data.preferred(pool, demand.data) if demand.data else ()
+            found.choices[key] = choose(found.pool_state, demand, preferred)
+        return found.choices[key]
+
+    def _state(self, demand: Demand, starts: int) -> _WindowState:
+        """The class in the window, cached until something changes."""
+        name, pool = demand.gpu_class, self._pools[demand.gpu_class]
+        versions = (self._all.gpus[name].version, self._all.hosts.version[name])
+        if self._versions.get(name) != versions or len(self._windows[name]) == _MOST_WINDOWS:
+            self._versions[name], self._windows[name] = versions, {}
+        whose = demand.owner if demand.share is not None else None
+        cut = hardware_mode_of(demand.shape) if self._all.modes.may_switch(name) else None
+        is_hosted = self._all.needs_hosts(demand, pool)
+        key = (starts, demand.duration, is_hosted, whose, demand.pin, demand.where, cut)
+        found = self._windows[name].get(key)
+        if found is None:
+            busy, free = self._all.busy(demand, np.array([starts], dtype=np.int64))
+            switches = None if cut is None else self._all.modes.switching(pool, demand.shape, starts)
+            found = _WindowState(PoolState(pool, busy[0], free and free.row(0), switches), {})
+            self._windows[name][key] = found
+        return found
+
+
+@dataclass(slots=True)
+class HeldRoom:
+    """What held work alone leaves of the fleet."""
+
+    _held: Occupancy
+    _all: Occupancy
+    _grid: Grid
+    _maintenance: MaintenanceCalendar
+    _next_seconds: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+
+    def busy(self, demand: Demand, starts: int) -> tuple[Masks, Free | None]:
+        """What held work alone takes in one window, as `Occupancy.busy` says it; for whole GPUs
+        without the profiles of those that are taken."""
+        if not self._is_plain(demand):
+            return self._held.busy(demand, np.array([starts], dtype=np.int64))
+        is_taken = self._idle_until(demand.gpu_class, starts) < self._grid.end(starts + demand.duration)
+        return (is_taken * np.uint16(WHOLE_MASK))[None, :], None
+
+    def window(self, demand: Demand, starts: int) -> tuple[int, bool]:
+        """The same for all windows from `starts` on in which held work takes the same GPUs from the
+        demand."""
+        if not self._is_plain(demand) or self._maintenance.by_class.get(demand.gpu_class):
+            return (demand.duration, False)
+        key = (demand.gpu_class, starts)
+        if key not in self._next_seconds:
+            self._next_seconds[key] = np.unique(self._idle_until(*key)).tolist()
+        return (bisect_left(self._next_seconds[key], self._grid.end(starts + demand.duration)), True)
+
+    def _is_plain(self, demand: Demand) -> bool:
+        """True when it is enough to know until when each whole GPU is idle."""
+        return demand.shape is None and not demand.is_bound and _is_only_room(self._all, demand)
+
+    def _idle_until(self, gpu_class: str, starts: int) -> Ints:
+        """For each column the second until which held work leaves it idle; no later one than
+        `starts`: it is taken then."""
+        calendar = self._held.gpus[gpu_class]
+        rows = calendar.steps.rows_at(np.array([starts], dtype=np.int64))
+        found: Ints = calendar.following.after_rows(rows)[0]
+        return found
+
+
+def parts_by_zone(fleet: Mapping[str, Pool], demand: Demand) -> Iterator[tuple[Demand, ...]]:
+    """The groups of a mixed demand, for each zone in which all of them may be."""
+    pools = [fleet[part.gpu_class] for part in demand.parts]
+    zones = set[str]().union(*(pool.zones for pool in pools))
+    if len(zones) < 2:
+        yield demand.parts
+        return
+    for zone in sorted(zones):
+        parts = tuple(there for part in demand.parts if (there := part.in_zone(zone)) is not None)
+        if len(parts) == len(pools):
+            yield parts
+
+
 class RoomSearch(HeldSpace):
     """The search for room and quota: at one second, or at the earliest one."""
 
@@ -44,11 +153,10 @@ class RoomSearch(HeldSpace):
         """Load the work, as `HeldSpace`. KeyError: unknown model."""
         self.held_blockers: dict[tuple[object, ...], tuple[Reason, ...]] = {}
         self._quiet = frozenset(snapshot.quiet)
-        self.data = DataPlaces(snapshot.caches)
-        self._next_seconds: dict[tuple[str, int], list[int]] = {}
-        self._versions: dict[str, tuple[int, int]] = {}
-        self._windows: dict[str, dict[tuple[object, ...], _WindowState]] = {}
         super().__init__(snapshot, policy, work, asked)
+        self.data = DataPlaces(snapshot.caches)
+        self.windows = WindowStates(self.all, self.pools, self.data)
+        self.held_room = HeldRoom(self.held, self.all, self.grid, self.maintenance)
         self.bounds = RoomBounds(self.all.gpus)
 
     def is_quiet(self, classes: Iterable[str]) -> bool:
@@ -129,7 +237,7 @@ class RoomSearch(HeldSpace):
         for class_rank, demand in demands:
             if demand.groups:
                 return self._placed_together(demand, starts)
-            choice = self._choice(demand, starts)
+            choice = self.windows.choice(demand, starts)
             if choice is None:
                 continue
             found = Fit(demand, choice.places, starts, class_rank)
@@ -143,7 +251,7 @@ class RoomSearch(HeldSpace):
 
     def _placed_together(self, demand: Demand, starts: int) -> Fit | None:
         """Places of all groups of a mixed demand; None when one of them does not fit."""
-        found = (self._places_together(parts, starts) for parts in self.parts_by_zone(demand))
+        found = (self._places_together(parts, starts) for parts in parts_by_zone(self.pools, demand))
         places = next((each for each in found if each is not None), None)
         return None if places is None else Fit(demand, tuple(sorted(places, key=place_order)), starts)
 
@@ -151,24 +259,12 @@ class RoomSearch(HeldSpace):
         places: list[Place] = []
         with self._host_use() as take:
             for part in parts:
-                choice = self._choice(part, starts)
+                choice = self.windows.choice(part, starts)
                 if choice is None:
                     return None
                 places += choice.places
                 take(Fit(part, choice.places, starts))
         return places
-
-    def parts_by_zone(self, demand: Demand) -> Iterator[tuple[Demand, ...]]:
-        """The groups of a mixed demand, for each zone in which all of them may be."""
-        pools = [self.pools[part.gpu_class] for part in demand.parts]
-        zones = set[str]().union(*(pool.zones for pool in pools))
-        if len(zones) < 2:
-            yield demand.parts
-            return
-        for zone in sorted(zones):
-            parts = tuple(there for part in demand.parts if (there := part.in_zone(zone)) is not None)
-            if len(parts) == len(pools):
-                yield parts
 
     def earliest(
         self, demands: Iterable[Demand], first: int, last: int, latest: int | None = None
@@ -208,7 +304,7 @@ class RoomSearch(HeldSpace):
                 if self._placed_together(demand, starts) is not None:
                     return starts
                 # Each fits alone, but not all on the same nodes.
-                later = self.starts_between(demand, starts, last)
+                later = self.all.starts_between(demand, starts, last)
                 later = later[later > starts]
                 starts = int(later[0]) if len(later) else None
         return None
@@ -225,16 +321,16 @@ class RoomSearch(HeldSpace):
             tried = np.union1d(tried, days[self.bounds.may_have_room(demand, days)])
         allowed = self.quota.allows(use, tried, demand.duration) if len(tried) else None
         hopeful = tried if allowed is None else tried[allowed]
-        if demand.shape is None and self._is_only_room(demand):
+        if demand.shape is None and _is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, hopeful)
         starts = self._first_of(demand, hopeful)
         return None if starts is None else self._with_patience(demand, starts, hopeful)
 
     def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
         """Those of `starts_between` at which there may be room."""
-        if self._is_only_room(demand):
+        if _is_only_room(self.all, demand):
             return self.bounds.starts_between(demand, first, last)
-        tried = self.starts_between(demand, first, last)
+        tried = self.all.starts_between(demand, first, last)
         return tried[self.bounds.may_have_room(demand, tried)]
 
     def _with_patience(self, demand: Demand, starts: int, hopeful: Ints) -> int:
@@ -259,7 +355,7 @@ class RoomSearch(HeldSpace):
         return self._first_of(demand, self._with_room(demand, first, last))
 
     def _first_of(self, demand: Demand, tried: Ints) -> int | None:
-        if demand.shape is None and self._is_only_room(demand):
+        if demand.shape is None and _is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, tried)
         found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
         return next((starts for starts in found if starts is not None), None)
@@ -269,9 +365,9 @@ class RoomSearch(HeldSpace):
         the asker's own reservation begins then, only what is before it counts."""
         if demand.groups or demand.share is not None or demand.pin:
             return False
-        if self._is_only_room(demand) and not is_reserved:
+        if _is_only_room(self.all, demand) and not is_reserved:
             return not len(self.bounds.starts_between(demand, first, starts - 1))
-        tried, until = self.starts_between(demand, first, starts - 1), (starts,) if is_reserved else ()
+        tried, until = self.all.starts_between(demand, first, starts - 1), (starts,) if is_reserved else ()
         return not self.bounds.may_have_room(demand, tried, *until).any()
 
     def _has_place(self, demand: Demand, starts: int) -> bool:
@@ -284,96 +380,6 @@ class RoomSearch(HeldSpace):
             found = (self._first_fit(demand, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, bite))
-        if self._is_only_room(demand) and not demand.pin:
+        if _is_only_room(self.all, demand) and not demand.pin:
             self.bounds.lack_room(demand, bite[~good])
         return int(bite[int(good.argmax())]) if good.any() else None
-
-    def _is_only_room(self, demand: Demand) -> bool:
-        """True when GPUs are all that it needs, and none is shared or changes its mode."""
-        name = demand.gpu_class
-        is_plain = not self.all.gpus[name].has_shares and not self.all.modes.may_switch(name)
-        return is_plain and demand.share is None and not any(demand.host_resources)
-
-    def held_busy(self, demand: Demand, starts: int) -> tuple[Masks, Free | None]:
-        """What held work alone takes in one window, as `Occupancy.busy` says it; for whole GPUs
-        without the profiles of those that are taken."""
-        if not self._is_held_room(demand):
-            return self.held.busy(demand, np.array([starts], dtype=np.int64))
-        is_taken = self._next_held(demand.gpu_class, starts) < self.grid.end(starts + demand.duration)
-        return (is_taken * np.uint16(WHOLE_MASK))[None, :], None
-
-    def held_window(self, demand: Demand, starts: int) -> tuple[int, bool]:
-        """The same for all windows from `starts` on in which held work takes the same GPUs from the
-        demand."""
-        if not self._is_held_room(demand) or self.maintenance.by_class.get(demand.gpu_class):
-            return (demand.duration, False)
-        key = (demand.gpu_class, starts)
-        if key not in self._next_seconds:
-            self._next_seconds[key] = np.unique(self._next_held(*key)).tolist()
-        return (bisect_left(self._next_seconds[key], self.grid.end(starts + demand.duration)), True)
-
-    def _is_held_room(self, demand: Demand) -> bool:
-        """True when it is enough to know until when each whole GPU is idle."""
-        return demand.shape is None and not demand.is_bound and self._is_only_room(demand)
-
-    def _next_held(self, gpu_class: str, starts: int) -> Ints:
-        """For each column the second until which held work leaves it idle; no later one than
-        `starts`: it is taken then."""
-        calendar = self.held.gpus[gpu_class]
-        rows = calendar.steps.rows_at(np.array([starts], dtype=np.int64))
-        found: Ints = calendar.following.after_rows(rows)[0]
-        return found
-
-    def starts_between(self, demand: Demand, first: int, last: int) -> Ints:
-        """Candidate starts: `first`, then each instant up to `last` at which room changes."""
-        if demand.groups:
-            each = [self.starts_between(part, first, last) for part in demand.parts]
-            return np.unique(np.concatenate(each))
-        tried = self.all.gpus[demand.gpu_class].starts_between(first, last)
-        if self.all.modes.may_switch(demand.gpu_class):
-            pool = self.pools[demand.gpu_class]
-            tried = np.union1d(tried, self.all.modes.instants(pool, demand.shape, first, last))
-        return np.union1d(tried, self.all.hosts.between(first, last)) if any(demand.host_resources) else tried
-
-    def stretches(self, gpu_class: str, since: int, until: int) -> tuple[Ints, Ints, Masks]:
-        """Begins and ends of the stretches of [since, until) in which nothing changes for whole
-        GPUs, and the taken bits of each; a GPU in the other mode is taken."""
-        calendar, pool = self.all.gpus[gpu_class], self.pools[gpu_class]
-        begins = calendar.starts_between(since, until - 1)
-        if self.all.modes.may_switch(gpu_class):
-            begins = np.union1d(begins, self.all.modes.edges(pool, None, since, until - 1))
-        busy = calendar.busy(begins, 1)
-        if self.all.modes.may_switch(gpu_class):
-            busy[self.all.modes.others(pool, None, (begins, 1))] = WHOLE_MASK
-        return begins, np.append(begins[1:], until), busy
-
-    def pool_state(self, demand: Demand, starts: int) -> PoolState:
-        """The demand's class in the window from `starts` on, for choosing places."""
-        return self._window_state(demand, starts).pool_state
-
-    def _choice(self, demand: Demand, starts: int) -> Choice | None:
-        found = self._window_state(demand, starts)
-        key = (demand.shape, demand.count, demand.level, demand.host_resources, demand.data)
-        if key not in found.choices:
-            pool = self.pools[demand.gpu_class]
-            preferred = self.data.preferred(pool, demand.data) if demand.data else ()
-            found.choices[key] = choose(found.pool_state, demand, preferred)
-        return found.choices[key]
-
-    def _window_state(self, demand: Demand, starts: int) -> "_WindowState":
-        """The class in the window, cached until something changes."""
-        name, pool = demand.gpu_class, self.pools[demand.gpu_class]
-        versions = (self.all.gpus[name].version, self.all.hosts.version[name])
-        if self._versions.get(name) != versions or len(self._windows[name]) == _MOST_WINDOWS:
-            self._versions[name], self._windows[name] = versions, {}
-        whose = demand.owner if demand.share is not None else None
-        cut = hardware_mode_of(demand.shape) if self.all.modes.may_switch(name) else None
-        is_hosted = self.all.needs_hosts(demand, pool)
-        key = (starts, demand.duration, is_hosted, whose, demand.pin, demand.where, cut)
-        found = self._windows[name].get(key)
-        if found is None:
-            busy, free = self.all.busy(demand, np.array([starts], dtype=np.int64))
-            switches = None if cut is None else self.all.modes.switching(pool, demand.shape, starts)
-            found = _WindowState(PoolState(pool, busy[0], free and free.row(0), switches), {})
-            self._windows[name][key] = found
-        return found

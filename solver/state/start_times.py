@@ -66,7 +66,7 @@ def _earliest_rest(state: CycleState, until: int, demand: Demand, between: tuple
     first, last = between
     if first > last:
         return None
-    tried = state.starts_between(demand, first, last).tolist()
+    tried = state.all.starts_between(demand, first, last).tolist()
     low, high, best = 0, len(tried), None
     while low < high:
         middle = (low + high) // 2

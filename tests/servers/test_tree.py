@@ -30,16 +30,9 @@ LONG_CLASSES = {
     # Two tables.
     ("allocation/models/bookings.py", "Booking"),
     ("allocation/models/fleet/hardware.py", "Node"),
-    ("devtools/simulated/hardware.py", "Hardware"),
     ("devtools/simulated/nvml.py", "SimulatedNvml"),
-    ("solver/cycle/order/queue.py", "BookingQueue"),
-    ("solver/cycle/outcome.py", "Outcome"),
-    ("solver/cycle/quote.py", "Availability"),
     ("solver/cycle/walk.py", "Walk"),
-    ("solver/preemption/search.py", "Preemption"),
-    ("solver/preemption/victim_rules.py", "VictimRules"),
     ("solver/quota/quota.py", "Quota"),
-    ("solver/state/room_search.py", "RoomSearch"),
 }
 MODULES_MAX = 15
 # A feature has all layers of its noun in one folder.

@@ -21,7 +21,7 @@ from solver.fleet.pool import Bools, Pool
 from solver.model import codec
 from solver.model.inputs import Model
 from solver.preemption import victims
-from solver.preemption.victim_rules import VictimRules
+from solver.preemption.leaving import Departures
 from solver.preemption.victims import VictimSearch
 from solver.quota.quota import Quota
 from solver.state.running import RunningBooking
@@ -86,10 +86,10 @@ def _without_tokens(_: object) -> Callable[[Model], Geometry]:
 
 
 def _everything(
-    self: VictimRules, gpu_class: str, tenant: str, starts: int, *, planned: bool
+    self: Departures, gpu_class: str, tenant: str, starts: int, *, planned: bool
 ) -> list[RunningBooking]:
     del planned
-    return list(self._able(gpu_class, tenant, starts))
+    return list(self.able(gpu_class, tenant, starts))
 
 
 def _one_too_many(search: VictimSearch, gone: Bools, enough: Callable[[Bools], bool]) -> Bools:
@@ -115,7 +115,7 @@ IN_PLANS: dict[str, Fault] = {
     "rows decide by their order": (codec, "in_order", lambda _: lambda snapshot: snapshot),
 }
 IN_PAUSES: dict[str, Fault] = {
-    "work inside its guarantee is paused": (VictimRules, "_borrowers", lambda _: _everything),
+    "work inside its guarantee is paused": (Departures, "borrowers", lambda _: _everything),
     "one more than needed must leave": (victims, "_filled_back", lambda _: _one_too_many),
 }
 

@@ -37,7 +37,8 @@ class QueuePreview(BookingQueue):
             return None
         twin = copy(self)
         twin._shares, twin._in_use = self._first_shares.copy(), dict(self._first_in_use)
-        twin._uses, twin._passed, twin._taken_now, twin._edges = dict(self._first_uses), {}, {}, {}
+        twin._uses, twin._edges = dict(self._first_uses), {}
+        twin._guarantees = self._guarantees.untouched()
         return twin._ordered([*self._rows, row])
 
     def place_of(self, request: Request, turns: Sequence[Turn]) -> int:
@@ -83,7 +84,7 @@ class QueuePreview(BookingQueue):
 
     def _keyed(self, row: Waiter) -> list[tuple[Whose, int]]:
         """Its units by whose use of a guarantee they are."""
-        request, keys = row.request, self._guarantees.keys
+        request, keys = row.request, self._guarantees.use.keys
         return [
             (key, units) for name, units in row.uses for key in keys(request.tenant, name, request.quota_tier)
         ]
@@ -92,13 +93,13 @@ class QueuePreview(BookingQueue):
         """Units that are left at its requested start next to what is held, by whose use it is; none where
         there is no guarantee of one of its classes."""
         request = row.request
-        if not all(self._guarantees.guaranteed(request.tenant, name) for name, _ in row.uses):
+        if not all(self._guarantees.use.guaranteed(request.tenant, name) for name, _ in row.uses):
             return {}
         starts = max(request.earliest, self._state.now)
         window = (starts, starts + 1)
         return {
-            whose: self._guarantees.left_of(whose, request.quota_tier, window)
-            - self._kept_from(request, whose, starts)
+            whose: self._guarantees.use.left_of(whose, request.quota_tier, window)
+            - self._guarantees.kept_from(request, whose, starts)
             for whose, _ in self._keyed(row)
         }
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.cycle.order.guaranteed_use import GuaranteedUse
-from solver.cycle.order.held_guarantees import Whose
-from solver.cycle.order.strengths import Unlent
+from solver.cycle.order.guarantees_left import GuaranteesLeft
 from solver.fleet.fragmentation import Ints
 from solver.model.demand import demand_on
 from solver.model.inputs import MILLION, Ask, Request, Shape, Snapshot
@@ -101,7 +100,7 @@ class BookingQueue:
 
     def __init__(self, state: CycleState, snapshot: Snapshot, guarantees: GuaranteedUse) -> None:
         """`guarantees` have held work alone."""
-        self._state, self._policy, self._guarantees = state, state.policy, guarantees
+        self._state, self._policy = state, state.policy
         self._keeps = bool(snapshot.peaks and state.policy.headroom)
         self._shares = DominantShares(snapshot, state.capacity, state.policy)
         self._in_use: dict[tuple[str, str], int] = {}
@@ -118,11 +117,8 @@ class BookingQueue:
         self._first_uses, self._rows = self._uses, list[Waiter]()
         # By band, class and owner: the most use under its part, and the least over it.
         self._edges: dict[tuple[int, str, str], tuple[int, int]] = {}
-        self._left: dict[tuple[Whose, str, int], int] = {}
-        self._passed: dict[tuple[str, str], list[tuple[int, int, int, str]]] = {}
-        self._unlent = Unlent(state, snapshot, guarantees)
+        self._guarantees = GuaranteesLeft(state, snapshot, guarantees)
         self._wanted: dict[int, dict[str, dict[str, int]]] = {BORROWED: {}, SPOT: {}}
-        self._taken_now: dict[tuple[str, str], int] = {}
 
     def turns(self, requests: Iterable[Request], granted: Container[str] = ()) -> list[Turn]:
         """All requests in order. Bookings in `granted` have their use already."""
@@ -147,7 +143,7 @@ class BookingQueue:
             self._fair[BORROWED] = self._fair_shares(self._wanted[BORROWED])
         inside, others = list[Turn](), list[Waiter]()
         for row, key in self._merged(lasting, INSIDE):
-            fits = self._is_inside(row)
+            fits = self._guarantees.covers(row.request, row.uses)
             if fits or self._stays_inside(row):
                 self._pass(row, inside=fits)
                 inside.append(Turn(row.request, key, fits))
@@ -162,7 +158,7 @@ class BookingQueue:
         request = as_begun(self._state, request) if request.paused else request
         self._shares, self._in_use = self._first_shares, self._first_in_use
         row, counts = self._waiting(request), self._state.quota.tier(request.quota_tier).counts
-        fits = counts and self._is_inside(row)
+        fits = counts and self._guarantees.covers(row.request, row.uses)
         if fits or self._stays_inside(row):
             key = self._key(row, INSIDE)
         elif counts and self._is_aged(row):
@@ -263,43 +259,6 @@ class BookingQueue:
                 return name, pool.units(shape) * count
         return None, 0
 
-    def _is_inside(self, row: Waiter) -> bool:
-        """True when it fits its tenant's guarantee at its requested start, next to what is held and
-        what the tenant has ahead of it inside."""
-        return bool(row.uses) and all(self._is_inside_of(row, *each) for each in row.uses)
-
-    def _is_inside_of(self, row: Waiter, name: str, units: int) -> bool:
-        """The same for one of its classes."""
-        request = row.request
-        if not self._guarantees.guaranteed(request.tenant, name):
-            return False
-        now = self._state.now
-        starts, tier = max(request.earliest, now), request.quota_tier
-        for whose in self._guarantees.keys(request.tenant, name, tier):
-            key = (whose, tier, starts)
-            if key not in self._left:
-                self._left[key] = self._guarantees.left_of(whose, tier, (starts, starts + 1))
-            if units > self._left[key]:
-                return False
-            taken = self._taken_now.get(whose, 0)
-            if starts > now:
-                ahead = self._passed.get(whose, ())
-                taken = sum(needed for since, until, needed, _ in ahead if since <= starts < until)
-            if units > self._left[key] - taken - self._kept_from(request, whose, starts):
-                return False
-        return True
-
-    def _kept_from(self, request: Request, whose: Whose, starts: int) -> int:
-        """What other projects of its tenant do not lend it, next to what these have ahead."""
-        passed = dict[str, int]()
-        if not self._unlent.is_kept(*whose):
-            return 0
-        for since, until, needed, project in self._passed.get(whose, ()):
-            if since <= starts < until:
-                passed[project] = passed.get(project, 0) + needed
-        level = self._guarantees.level(request.quota_tier)
-        return self._unlent.kept_from(whose, request.project, level, starts, passed)
-
     def _is_aged(self, row: Waiter) -> bool:
         """True when it has waited too long, and not for a limit of its own."""
         request, now = row.request, self._state.now
@@ -350,17 +309,10 @@ class BookingQueue:
 
     def _pass(self, row: Waiter, *, inside: bool = False) -> None:
         """Count a request that the order has passed as use."""
-        request = row.request
-        starts = max(request.earliest, self._state.now)
-        for name, units in row.uses:
-            if not row.counted:
-                self._count(row.owners, name, units, row.seconds)
-            if inside:
-                for whose in self._guarantees.keys(request.tenant, name, request.quota_tier):
-                    ahead = self._passed.setdefault(whose, [])
-                    ahead.append((starts, starts + max(1, row.seconds), units, request.project))
-                    if starts == self._state.now:
-                        self._taken_now[whose] = self._taken_now.get(whose, 0) + units
+        for name, units in row.uses if not row.counted else ():
+            self._count(row.owners, name, units, row.seconds)
+        if inside:
+            self._guarantees.take(row.request, row.uses, row.seconds)
 
     def _count_held(self, held: HeldUses) -> None:
         """Count what is held, kind by kind."""

@@ -10,6 +10,7 @@ import pytest
 from agent.host.machine import process_signal
 from agent.nvml.gpu import NvmlGpu
 from agent.ports.gpu import GpuPort, Place, Reading
+from devtools.simulated.hardware import gpu_load
 from devtools.simulated.processes import kind_of, load_of
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
@@ -75,7 +76,7 @@ def test_links_are_told_in_kib(whole: Simulated) -> None:
     whole.clock.now += 60
     whole.port.readings(whole.gpu)
     (reading,) = whole.port.readings(whole.gpu)
-    load = whole.hardware.load(whole.hardware.gpus[0])
+    load = gpu_load(whole.hardware, whole.hardware.gpus[0])
     assert reading.pcie_rx_kb == load.pcie_mb * 1024
 
 
@@ -130,7 +131,7 @@ def test_all_programs_of_a_booking_draw_the_same_curve_and_always_the_same() -> 
             curve = []
             for _ in range(20):
                 found.clock.now += 10
-                curve.append(dataclasses.astuple(found.hardware.load(found.hardware.gpus[0])))
+                curve.append(dataclasses.astuple(gpu_load(found.hardware, found.hardware.gpus[0])))
             curves.append(curve)
     assert curves[0] == curves[1]
     assert len(set(curves[0])) > 3

@@ -86,7 +86,7 @@ class Site:
         each free GPU, and the product has to live with it."""
         best: tuple[int, str] | None = None
         for demand in self._demands[ask]:
-            pool_state = self.state.pool_state(demand, 0)
+            pool_state = self.state.windows.pool_state(demand, 0)
             free, nodes = pool_state.free, pool_state.pool.nodes
             if free is None:
                 continue

@@ -9,7 +9,7 @@ import pytest
 from solver import Ask, Plan, Request, solve
 from solver.model.inputs import Held, Place
 from solver.model.limits import Limit
-from solver.preemption.search import Preemption
+from solver.preemption.claimed_places import ClaimedPlaces
 from solver.preemption.victim_rules import VictimRules
 from solver.quota.quota import Quota
 from tests.solver.builders import HOUR, NOON, a_limit, an_ask, gpus
@@ -152,7 +152,7 @@ def test_a_rule_that_is_not_sound_makes_a_ring(monkeypatch: pytest.MonkeyPatch) 
 
     by_slug = {tier.slug: tier for tier in QUICK}
     monkeypatch.setattr(Quota, "tier", lambda _, slug: by_slug[slug.removesuffix(" mixed")])
-    monkeypatch.setattr(Preemption, "_may_pause_together", lambda *_: True)
+    monkeypatch.setattr(ClaimedPlaces, "may_pause_together", lambda *_: True)
     monkeypatch.setattr(VictimRules, "_is_poorer", lambda *_: True)
     monkeypatch.setattr(VictimRules, "raise_potential", lambda *_: True)
     assert rings_of(site)

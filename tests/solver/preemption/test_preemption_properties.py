@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from solver import Snapshot, decode, encode, solve
 from solver.model.plan import Plan
+from solver.preemption.leaving import Departures
 from solver.preemption.victim_rules import VictimRules
 from solver.state.running import RunningBooking
 from tests.rings import holds_for
@@ -112,12 +113,12 @@ class TestControls:
         assert notices(solve(site, POLICY)) == {}
 
         def everybody(
-            rules: VictimRules, gpu_class: str, tenant: str, starts: int, *, planned: bool
+            departures: Departures, gpu_class: str, tenant: str, starts: int, *, planned: bool
         ) -> list[RunningBooking]:
             del planned
-            return list(rules._able(gpu_class, tenant, starts))
+            return list(departures.able(gpu_class, tenant, starts))
 
-        monkeypatch.setattr(VictimRules, "_borrowers", everybody)
+        monkeypatch.setattr(Departures, "borrowers", everybody)
         assert notices(solve(site, POLICY)) != {}
 
     def test_without_filling_back_somebody_is_paused_who_is_not_needed(

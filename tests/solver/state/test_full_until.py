@@ -21,7 +21,7 @@ from solver.quota.use import Use
 from solver.rebinding import strategies
 from solver.state.cycle_state import CycleState
 from solver.state.room_bounds import RoomBounds
-from solver.state.room_search import RoomSearch
+from solver.state.room_search import HeldRoom, RoomSearch
 from solver.timeline.gpu_calendar import GpuCalendar
 from solver.timeline.grid import Grid
 from solver.timeline.next_taken import NextTaken
@@ -137,7 +137,7 @@ class TestBounds:
 
         monkeypatch.setattr(NextTaken, "after_rows", counted)
         state = busy_but_for(*((minute, minute) for minute in range(1, 120)))
-        assert len(state.starts_between(for_minutes(5), NOON, NOON + 120 * MINUTE)) == 121
+        assert len(state.all.starts_between(for_minutes(5), NOON, NOON + 120 * MINUTE)) == 121
         assert state.first_between(for_minutes(5), NOON, NOON + 120 * MINUTE) == NOON + 120 * MINUTE
         assert read == [1]
 
@@ -150,7 +150,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     with patch.context() as without:
         without.setattr(RoomBounds, "may_have_room", lambda _, __, starts, *___: starts >= 0)
         without.setattr(RoomSearch, "_with_room", every_start)
-        without.setattr(RoomSearch, "_is_held_room", lambda *_: False)
+        without.setattr(HeldRoom, "_is_plain", lambda *_: False)
         without.setattr(Columns, "is_quick", lambda *_: False)
         without.setattr(Quota, "has_plenty", lambda *_: False)
         without.setattr(GpuCalendar, "_run", lambda *_: None)
@@ -162,7 +162,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
 
 
 def every_start(state: CycleState, demand: Demand, first: int, last: int) -> Ints:
-    return state.starts_between(demand, first, last)
+    return state.all.starts_between(demand, first, last)
 
 
 @contextmanager

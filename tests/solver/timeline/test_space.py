@@ -70,11 +70,11 @@ def test_a_class_is_looked_at_once_until_something_changes() -> None:
     site = a_snapshot(a_request("a"), fleet=gpus(2))
     space = CycleState(in_order(site), POLICY)
     whole, part = (demands_of(a_request("a", ask))[0] for ask in (an_ask(), a_share(500)))
-    first = space.pool_state(whole, NOON)
-    assert space.pool_state(part, NOON) is not first
-    assert space.pool_state(whole, NOON) is first
+    first = space.windows.pool_state(whole, NOON)
+    assert space.windows.pool_state(part, NOON) is not first
+    assert space.windows.pool_state(whole, NOON) is first
     space.all.gpus["h100"].put([shared("n1-0", 500)], NOON, NOON + HOUR)
-    assert space.pool_state(whole, NOON) is not first
+    assert space.windows.pool_state(whole, NOON) is not first
 
 
 def test_lasting_work_of_all_classes_counts_on_the_hosts_of_the_firm_layer() -> None:
