@@ -29,13 +29,12 @@ from allocation.models.fleet.hardware import (
     Node,
     NodeExamination,
     NodeInventory,
-    Rack,
 )
 from allocation.models.fleet.maintenance import GpuEvent, Maintenance
 from allocation.models.fleet.operations import Backup, PortalMode
 from allocation.models.fleet.reports import ReportSubscription, StatementExport
 from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse, GpuUseDay
-from allocation.models.fleet.zones import Zone
+from allocation.models.fleet.zones import Rack, Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q, Value
 
-from allocation.models.fleet.hardware import Gpu, Node, Rack
+from allocation.models.fleet.hardware import Gpu, Node
+from allocation.models.fleet.zones import Rack
 from allocation.words.fleet import FleetText, fleet_sentence
 
 
