@@ -23,14 +23,15 @@ def symbol(method: Callable[..., None]) -> Callable[..., int]:
     """A C function: returns an NVML code. A planted fault is returned in place of the call."""
 
     @functools.wraps(method)
-    def call(self: "Calls", *args: CData) -> int:
-        delay = self.delays.get(method.__name__)
+    def call(self: "Symbols", *args: CData) -> int:
+        calls = self.calls
+        delay = calls.delays.get(method.__name__)
         if delay:
             threading.Event().wait(delay)
-        planted = self.faults[method.__name__]
+        planted = calls.faults[method.__name__]
         if planted:
             return int(getattr(pynvml, planted.popleft()))
-        instead = None if self.noise is None else self.noise(method.__name__)
+        instead = None if calls.noise is None else calls.noise(method.__name__)
         if instead is not None:
             return instead
         try:
@@ -65,7 +66,7 @@ class Calls:
         self._hanging: dict[str, threading.Event] = {}
         self._handles: dict[Key, int] = {}
         self._keys: dict[int, Key] = {}
-        self._fresh = itertools.count(0x1000)
+        self._numbers = itertools.count(0x1000)
 
     def hang(self, gpu: str) -> None:
         """Makes calls about this GPU (by UUID) hang."""
@@ -77,30 +78,38 @@ class Calls:
         if hanging is not None:
             hanging.set()
 
-    def _number(self, key: Key) -> int:
+    def fresh(self) -> int:
+        """Returns a number that no handle has."""
+        return next(self._numbers)
+
+    def forget(self, key: Key) -> None:
+        """Makes a handle invalid."""
+        del self._keys[self._handles.pop(key)]
+
+    def number(self, key: Key) -> int:
         if key not in self._handles:
-            self._handles[key] = next(self._fresh)
+            self._handles[key] = self.fresh()
             self._keys[self._handles[key]] = key
         return self._handles[key]
 
-    def _give(self, ref: CData, key: Key) -> None:
-        ctypes.c_void_p.from_address(ctypes.addressof(target(ref))).value = self._number(key)
+    def give(self, ref: CData, key: Key) -> None:
+        ctypes.c_void_p.from_address(ctypes.addressof(target(ref))).value = self.number(key)
 
-    def _give_all(self, array: CData, count: CData, keys: list[Key]) -> None:
+    def give_all(self, array: CData, count: CData, keys: list[Key]) -> None:
         slots = (ctypes.c_void_p * len(keys)).from_address(ctypes.addressof(target(array)))
         for i, key in enumerate(keys):
-            slots[i] = self._number(key)
+            slots[i] = self.number(key)
         target(count).value = len(keys)
 
-    def _key(self, handle: CData, *kinds: str) -> Key:
+    def key(self, handle: CData, *kinds: str) -> Key:
         number = ctypes.cast(handle, ctypes.c_void_p).value
         key = self._keys.get(number or 0)
         if key is None or key[0] not in kinds:
             raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
         return key
 
-    def _gpu(self, handle: CData, *kinds: str) -> Gpu:
-        gpu = self.hardware.gpu(self._key(handle, *(kinds or ("gpu",)))[1])
+    def gpu(self, handle: CData, *kinds: str) -> Gpu:
+        gpu = self.hardware.gpu(self.key(handle, *(kinds or ("gpu",)))[1])
         hanging = self._hanging.get(gpu.uuid)
         if hanging is not None:
             hanging.wait()
@@ -108,14 +117,21 @@ class Calls:
             raise HardwareFault("NVML_ERROR_GPU_IS_LOST")
         return gpu
 
-    def _instance(self, handle: CData, *kinds: str) -> tuple[Gpu, Instance]:
-        gpu = self._gpu(handle, *kinds)
-        instance = gpu.instances.get(self._key(handle, *kinds)[2])
+    def instance(self, handle: CData, *kinds: str) -> tuple[Gpu, Instance]:
+        gpu = self.gpu(handle, *kinds)
+        instance = gpu.instances.get(self.key(handle, *kinds)[2])
         if instance is None:
             raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
         return gpu, instance
 
-    def _device(self, handle: CData) -> tuple[Gpu, Instance | None]:
-        if self._key(handle, "gpu", "mig")[0] == "mig":
-            return self._instance(handle, "mig")
-        return self._gpu(handle), None
+    def device(self, handle: CData) -> tuple[Gpu, Instance | None]:
+        if self.key(handle, "gpu", "mig")[0] == "mig":
+            return self.instance(handle, "mig")
+        return self.gpu(handle), None
+
+
+class Symbols:
+    """C functions about one subject. Handles, planted faults and the hardware are those of `calls`."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls

@@ -4,8 +4,8 @@ import dataclasses
 
 import pynvml
 
-from devtools.simulated.calls import Calls, CData, symbol, target
-from devtools.simulated.hardware import Error, Gpu, Hardware, gpu_load, power, utilisation
+from devtools.simulated.calls import Calls, CData, Symbols, symbol, target
+from devtools.simulated.hardware import Error, Gpu, gpu_load, power, utilisation
 from devtools.simulated.models import HardwareFault
 from devtools.simulated.processes import Load
 
@@ -17,47 +17,48 @@ _SUPPORTED = (
 _NO_INSTANCE = 0xFFFFFFFF
 
 
-class SimulatedEvents(Calls):
+class EventSymbols(Symbols):
     """Event sets. A set with a lost GPU returns only that error."""
 
-    def __init__(self, hardware: Hardware) -> None:
-        super().__init__(hardware)
+    def __init__(self, calls: Calls) -> None:
+        super().__init__(calls)
         self._registered: dict[int, set[str]] = {}
 
     @symbol
     def nvmlEventSetCreate(self, ref: CData) -> None:
-        number = next(self._fresh)
+        number = self.calls.fresh()
         self._registered[number] = set()
-        self._give(ref, ("events", "", number))
+        self.calls.give(ref, ("events", "", number))
 
     @symbol
     def nvmlEventSetFree(self, events: CData) -> None:
-        key = self._key(events, "events")
-        del self._registered[key[2]], self._keys[self._handles.pop(key)]
+        key = self.calls.key(events, "events")
+        del self._registered[key[2]]
+        self.calls.forget(key)
 
     @symbol
     def nvmlDeviceGetSupportedEventTypes(self, handle: CData, ref: CData) -> None:
-        self._gpu(handle)
+        self.calls.gpu(handle)
         target(ref).value = _SUPPORTED
 
     @symbol
     def nvmlDeviceRegisterEvents(self, handle: CData, types: CData, events: CData) -> None:
-        registered = self._registered[self._key(events, "events")[2]]
+        registered = self._registered[self.calls.key(events, "events")[2]]
         if types.value & ~_SUPPORTED:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         if types.value:
-            registered.add(self._gpu(handle).uuid)
+            registered.add(self.calls.gpu(handle).uuid)
 
     @symbol
     def nvmlEventSetWait_v2(self, events: CData, ref: CData, timeout_ms: CData) -> None:
-        registered = self._registered[self._key(events, "events")[2]]
-        errors = self.hardware.errors
+        registered = self._registered[self.calls.key(events, "events")[2]]
+        errors = self.calls.hardware.errors
         # Errors of a GPU without a subscriber are dropped.
         every = set().union(*self._registered.values())
         waiting = [error for error in errors if error.gpu in every]
         errors.clear()
         errors.extend(waiting)
-        lost = {gpu.uuid for gpu in self.hardware.gpus if gpu.lost} & registered
+        lost = {gpu.uuid for gpu in self.calls.hardware.gpus if gpu.lost} & registered
         mine = [error for error in waiting if error.gpu in (lost or registered)]
         if mine:
             errors.remove(mine[0])
@@ -66,7 +67,7 @@ class SimulatedEvents(Calls):
         raise HardwareFault("NVML_ERROR_GPU_IS_LOST" if lost else "NVML_ERROR_TIMEOUT")
 
     def _tell(self, data: CData, error: Error) -> None:
-        self._give(data, ("gpu", error.gpu, 0))
+        self.calls.give(data, ("gpu", error.gpu, 0))
         data.eventType = {
             0: pynvml.nvmlEventTypeXidCriticalError,
             1: pynvml.nvmlEventTypeSingleBitEccErrorStorm,
@@ -88,51 +89,51 @@ class _Sample:
     load: Load
 
 
-class SimulatedSensors(SimulatedEvents):
+class SensorSymbols(Symbols):
     """The symbols for measurements."""
 
-    def __init__(self, hardware: Hardware) -> None:
-        super().__init__(hardware)
+    def __init__(self, calls: Calls) -> None:
+        super().__init__(calls)
         self._samples: dict[int, _Sample] = {}
         self._energy: dict[str, tuple[float, float]] = {}
 
     @symbol
     def nvmlGpmQueryDeviceSupport(self, handle: CData, ref: CData) -> None:
-        target(ref).isSupportedDevice = int(self._gpu(handle).model.gpm)
+        target(ref).isSupportedDevice = int(self.calls.gpu(handle).model.gpm)
 
     @symbol
     def nvmlGpmSampleAlloc(self, ref: CData) -> None:
-        self._give(ref, ("sample", "", next(self._fresh)))
+        self.calls.give(ref, ("sample", "", self.calls.fresh()))
 
     @symbol
     def nvmlGpmSampleFree(self, handle: CData) -> None:
-        key = self._key(handle, "sample")
-        del self._keys[self._handles.pop(key)]
+        key = self.calls.key(handle, "sample")
+        self.calls.forget(key)
         self._samples.pop(key[2], None)
 
     @symbol
     def nvmlGpmSampleGet(self, handle: CData, sample: CData) -> None:
-        gpu = self._gpu(handle)
+        gpu = self.calls.gpu(handle)
         if not gpu.model.gpm or gpu.mig:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         self._sample(sample, gpu, None)
 
     @symbol
     def nvmlGpmMigSampleGet(self, handle: CData, instance: CData, sample: CData) -> None:
-        gpu = self._gpu(handle)
+        gpu = self.calls.gpu(handle)
         if not gpu.model.gpm or instance not in gpu.instances:
             raise HardwareFault("NVML_ERROR_NOT_SUPPORTED")
         self._sample(sample, gpu, instance)
 
     def _sample(self, sample: CData, gpu: Gpu, instance: int | None) -> None:
-        load = gpu_load(self.hardware, gpu, instance)
-        self._samples[self._key(sample, "sample")[2]] = _Sample(gpu, instance, load)
+        load = gpu_load(self.calls.hardware, gpu, instance)
+        self._samples[self.calls.key(sample, "sample")[2]] = _Sample(gpu, instance, load)
 
     @symbol
     def nvmlGpmMetricsGet(self, ref: CData) -> None:
         asked = target(ref)
         first, second = (
-            self._samples[self._key(handle, "sample")[2]] for handle in (asked.sample1, asked.sample2)
+            self._samples[self.calls.key(handle, "sample")[2]] for handle in (asked.sample1, asked.sample2)
         )
         if (first.gpu, first.instance) != (second.gpu, second.instance):
             raise HardwareFault("NVML_ERROR_INVALID_ARGUMENT")
@@ -144,7 +145,7 @@ class SimulatedSensors(SimulatedEvents):
 
     @symbol
     def nvmlDeviceGetClockInfo(self, handle: CData, kind: CData, ref: CData) -> None:
-        busy = utilisation(self.hardware, self._gpu(handle))
+        busy = utilisation(self.calls.hardware, self.calls.gpu(handle))
         capped = busy >= _CAPPED_FROM
         target(ref).value = _CAPPED_MHZ if capped else _BUSY_MHZ if busy else _IDLE_MHZ
 
@@ -158,7 +159,7 @@ class SimulatedSensors(SimulatedEvents):
         self._reasons(handle, ref)
 
     def _reasons(self, handle: CData, ref: CData) -> None:
-        busy = utilisation(self.hardware, self._gpu(handle))
+        busy = utilisation(self.calls.hardware, self.calls.gpu(handle))
         reasons = 0 if busy else pynvml.nvmlClocksEventReasonGpuIdle
         if busy >= _CAPPED_FROM:
             reasons |= pynvml.nvmlClocksEventReasonSwPowerCap
@@ -167,9 +168,9 @@ class SimulatedSensors(SimulatedEvents):
     @symbol
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: CData, ref: CData) -> None:
         """Counts from when it is first asked, as a driver counts from when it is loaded."""
-        gpu, now = self._gpu(handle), self.hardware.clock()
+        gpu, now = self.calls.gpu(handle), self.calls.hardware.clock()
         at, used = self._energy.get(gpu.uuid, (now, 0.0))
-        used += max(0.0, now - at) * power(self.hardware, gpu)
+        used += max(0.0, now - at) * power(self.calls.hardware, gpu)
         self._energy[gpu.uuid] = (now, used)
         target(ref).value = int(used)
 

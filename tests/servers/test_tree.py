@@ -30,7 +30,6 @@ LONG_CLASSES = {
     # Two tables.
     ("allocation/models/bookings.py", "Booking"),
     ("allocation/models/fleet/hardware.py", "Node"),
-    ("devtools/simulated/nvml.py", "SimulatedNvml"),
     ("solver/cycle/walk.py", "Walk"),
     ("solver/quota/quota.py", "Quota"),
 }

@@ -12,6 +12,7 @@ from agent.nvml.gpu import NvmlGpu
 from agent.ports.gpu import GpuPort, Place, Reading
 from devtools.simulated.hardware import gpu_load
 from devtools.simulated.processes import kind_of, load_of
+from devtools.simulated.sensors import SensorSymbols
 from tests.agent.nvml.test_gpu import HARDWARE, Simulated, simulate
 
 PERCENTS = ("utilisation", "bandwidth", "sm", "tensor")
@@ -154,7 +155,8 @@ def test_there_are_programs_of_every_kind() -> None:
 def test_the_pointers_of_samples_are_given_back(whole: Simulated) -> None:
     whole.port.readings(whole.gpu)
     whole.port.close()
-    assert whole.driver._samples == {}
+    (sensors,) = (each for each in whole.driver.symbols if isinstance(each, SensorSymbols))
+    assert sensors._samples == {}
     pynvml.nvmlInit()
 
 
