@@ -303,11 +303,17 @@ def _node(row: Node, gpus: list[GpuNow], now: datetime) -> NodeNow:
         drain_by=row.drain_by,
         is_restored=row.ahead_epoch is not None,
         limits=host_limits_text(row),
-        engine=", ".join(filter(None, (row.get_engine_display(), row.engine_agent_id))),
+        engine=_engine(row),
         limits_note=row.host_note,
         zone=row.rack.zone_id or "",
         storage=storage_text(row),
     )
+
+
+def _engine(row: Node) -> str:
+    """The engine for people, such as `Slurm, main, slot of the pool portal`."""
+    pool = f"slot of the pool {row.engine_pool}" if row.engine_pool else ""
+    return ", ".join(filter(None, (row.get_engine_display(), row.engine_agent_id, pool)))
 
 
 def storage_text(node: Node) -> str:

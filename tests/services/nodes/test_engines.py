@@ -8,6 +8,7 @@ import yaml
 import wire
 from allocation.models import Gpu, Node
 from allocation.queries.bookings.bookings import node_places_of
+from allocation.queries.fleet.fleet import fleet_now
 from allocation.services.bookings.creation import booking_request
 from allocation.services.nodes.inventories import inventory_apply
 from allocation.services.publish.desired import desired_documents
@@ -81,6 +82,8 @@ def test_the_page_of_a_booking_says_how_to_work_in_its_job(plant: Plant, lab: La
         inventory = dataclasses.replace(plant.node.inventory(), engine="slurm", pool="portal", seq=9)
         inventory_apply(node=Node.objects.get(), inventory=inventory, now=plant.now)
         assert Node.objects.get().engine_pool == "portal"
+        (tile,) = fleet_now(tenant_id=None, now=plant.now)
+        assert tile.engine == "Slurm, slot of the pool portal"
         booking = booking_request(actor=lab.actor, request=a_booking_request(lab.project), now=plant.now)
     plant.cycle()
     (row,) = rows_of(booking)
