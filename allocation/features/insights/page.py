@@ -297,7 +297,7 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "heat": heat_of(busy_by_hour(whose, question.days, now)),
         "hours": range(24),
         "waits": _waits(whose, question, now),
-        "units": units_shown(units_by_workload(whose, question.days, now), currency) if currency else [],
+        **_units(whose, question, total.spend, currency, now),
         "days": [(day, sum_of(found for at, _, found in rows if at == day)) for day in reversed(days)],
         "ranges": [
             (label, _here(each, question.by, owner), each == span) for label, each in spans_of(span, now)
@@ -310,6 +310,16 @@ def _context(  # noqa: PLR0913 (named parts of one page)
         "cards_url": cards_address(request),
         "csv": f"{request.path}.csv{_here(span, question.by, owner)}",
     }
+
+
+def _units(
+    whose: Whose, question: Question, charged: Decimal | None, currency: str, now: datetime
+) -> dict[str, Any]:
+    """What the runs did; of the whole site nothing, because its prices are those of organisations."""
+    if not currency:
+        return {"units": []}
+    rows, note = units_shown(units_by_workload(whose, question.days, now), charged, currency)
+    return {"units": rows, "units_note": note}
 
 
 def _tables(

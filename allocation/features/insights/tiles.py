@@ -11,6 +11,7 @@ from allocation.features.insights.outcomes import UnitCost
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.web.parts.times import length_words
 from billing.rules import money_text
+from tenants.web.parts import counted
 
 MOST_UNITS = 20
 # A cost is shown of the fewest units that cost so much.
@@ -96,14 +97,22 @@ def answer_shown(
     return f"{words}; {unused:,.1f} GPU-hours were not used{where}{waited}."
 
 
-def units_shown(costs: Iterable[tuple[str, UnitCost]], currency: str) -> list[UnitRow]:
-    """What units of progress cost, by workload."""
+def units_shown(
+    costs: Iterable[tuple[str, UnitCost]], charged: Decimal | None, currency: str
+) -> tuple[list[UnitRow], str]:
+    """What units of progress cost, by workload, and what part of the charges that is."""
+    found = [(name, each, cost) for name, each in costs if (cost := _unit_cost(each, currency))]
     rows = [
         UnitRow(name, each.unit, each.runs, _amount(each.units), money_text(each.spend, currency), cost)
-        for name, each in costs
-        if (cost := _unit_cost(each, currency))
+        for name, each, cost in found[:MOST_UNITS]
     ]
-    return rows[:MOST_UNITS]
+    with_progress = sum((each.spend for _, each, _ in found), Decimal(0))
+    note = f"The hours of {counted(len(found), 'workload')} with progress cost"
+    note += f" {money_text(with_progress, currency)}"
+    note += "." if charged is None else f"; {money_text(charged, currency)} was charged in all."
+    if len(found) > len(rows):
+        note += f" The {len(rows)} that cost most are listed."
+    return rows, note
 
 
 def _unit_cost(found: UnitCost, currency: str) -> str:

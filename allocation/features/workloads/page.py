@@ -60,6 +60,7 @@ from tenants.access import Actor
 from tenants.platform.costly import costly
 from tenants.platform.errors import Refused, invalid
 from tenants.web.frame import tenant_page, zone_of
+from tenants.web.parts import counted
 
 # The words of a bottleneck, and the colour of its pill.
 KINDS = {
@@ -346,8 +347,7 @@ class Change:
     paid: str
     runs: int
     advice: AdviceShown | None
-    state: DiversionState
-    costs: str
+    diverted: str
 
 
 def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
@@ -372,15 +372,25 @@ def change_card(actor: Actor | None, query: Mapping[str, str], now: datetime) ->
         if advice or state.runs:
             shown, currency = profile_shown(each.profiles[0], labels, now), each.profiles[0].currency
             href = f"/t/{actor.tenant_slug}/workloads/{each.project.slug}/{each.name}"
-            costs = ", ".join(f"{words.lower()} {cost}" for words, cost in _costs(state, currency))
-            paid = money_text(_paid(runs), currency)
-            found.append(Change(each, href, shown, paid, len(runs), next(iter(advice), None), state, costs))
+            paid, diverted = money_text(_paid(runs), currency), _diverted_words(state, currency)
+            found.append(Change(each, href, shown, paid, len(runs), next(iter(advice), None), diverted))
         if len(found) == MOST_CHANGES:
             break
     when = f"in {month.starts:%B %Y}" if month else "in four weeks"
     if not found:
         return None
     return BookingCard("workloads/change.html", {"rows": found, "when": when})
+
+
+def _diverted_words(state: DiversionState, currency: str) -> str:
+    """What came of runs on another class than the first of their requests; empty without any."""
+    if not state.runs or state.measured is None:
+        return ""
+    costs = {words: cost for words, cost in _costs(state, currency) if cost != "–"}
+    others = [f"{cost} {words.lower()}" for words, cost in costs.items() if words != "Measured"]
+    runs = f"{counted(state.runs, 'run')} on another class than the first"
+    percent = f", {state.percent:+d} %" if state.percent is not None else ""
+    return f"{runs}{percent}: 1,000 steps cost {costs['Measured']} ({', '.join(others)})"
 
 
 def _recent(
@@ -427,7 +437,8 @@ def project_diversion(request: HttpRequest, actor: Actor, project: str) -> HttpR
 
 
 BOOKING_CARDS.append(workload_card)
-FIGURE_CARDS.append(change_card)
+# What to change comes first: a link of the page leads to it.
+FIGURE_CARDS.insert(0, change_card)
 urlpatterns = [
     path("t/<slug:tenant>/workloads", workloads, name="workloads"),
     path("t/<slug:tenant>/workloads/<slug:project>/<slug:name>", workload, name="workload"),

@@ -1,5 +1,7 @@
 """What to change, on the page of figures: advice on the workloads that cost most."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -35,6 +37,9 @@ def test_the_dearest_workloads_stand_first_with_their_advice(site: Site) -> None
     assert "Waits for input" in card
     assert "fine" not in card[: card.index("small")]
     assert "what-to-change" in page(site, "lead", f"&project={site.project.slug}")
+    first = re.search(r'id="insight-cards"> ?<section class="card" id="([a-z-]+)"', found)
+    assert first is not None
+    assert first[1] == "what-to-change", "a link of the page of figures leads to it"
 
 
 def test_without_advice_there_is_no_card(site: Site) -> None:

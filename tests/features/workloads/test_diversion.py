@@ -184,6 +184,11 @@ def test_what_it_did_stands_next_to_what_was_predicted_and_it_stops_when_it_made
     assert "It has stopped by itself: 3 runs cost more" in page
     listed = flat(client.get(f"/t/{learnt.tenant.slug}/workloads").content.decode())
     assert "Stopped" in listed
+    cards = flat(client.get(f"/t/{learnt.tenant.slug}/insights?part=cards").content.decode())
+    costs = (
+        f"1,000 steps cost €15.00 (€{predicted * 1_000:.2f} predicted, €{otherwise * 1_000:.2f} on the first"
+    )
+    assert f"3 runs on another class than the first, {state['percent']:+d} %: {costs} class)" in cards
     automatic(learnt, "fold")
     (state,) = said(learnt.researcher.get("workloads/fold"))["diversion"]
     assert (state["runs"], state["is_stopped"]) == (0, False)
