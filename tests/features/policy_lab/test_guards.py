@@ -128,7 +128,9 @@ def test_a_band_may_be_a_part_of_what_the_trial_forecast(site: Site) -> None:
         "ends": 2 * 86_400,
         "tiers": [{"name": "standard", "candidate": {"p95": 5_000}}],
         "tenants": [{"candidate": {"money": 80_000_000}}, {"candidate": {"money": 20_000_000}}],
-        "totals": {"candidate": {"pauses": 5, "guarantees_missed": 0}},
+        "totals": {"active": {"pauses": 4}, "candidate": {"pauses": 5, "guarantees_missed": 0}},
+        "bookings": 9,
+        "differs": {"longer": 1, "shorter": 0},
     }
     with as_system():
         version = PolicyVersion.objects.get(number=number)
