@@ -375,12 +375,13 @@ def _moment(text: str, zone: tzinfo) -> str:
     """A time of a zone as text for people, and an amount without the zeros after its cents."""
     try:
         found = datetime.fromisoformat(text) if len(text) > len("2026-11-22") else None
-    except ValueError:
+        if found is not None and found.tzinfo is not None:
+            found = found.astimezone(zone)
+    except (ValueError, OverflowError):
+        # No time, or one that people wrote and that is outside of the calendar in this zone.
         found = None
     if found is None:
         return _AMOUNT.sub(r"\1", text)
-    if found.tzinfo is not None:
-        found = found.astimezone(zone)
     return f"{found.day} {found:%b %Y %H:%M}{' UTC' * (zone == UTC)}"
 
 

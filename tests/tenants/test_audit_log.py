@@ -263,6 +263,13 @@ def test_changes_of_quotas_and_money_are_in_gpus_and_cents() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_text_that_reads_like_a_time_outside_of_the_calendar_stays_a_text(text: str) -> None:
+    """Somebody may call a project so; a page that fails for it would be gone for all."""
+    (found,) = changes_of({"after": {"external_ref": text}}, ZoneInfo("Europe/Berlin"))
+    assert found.after == text
+
+
 def _code(api: Api, **query: str) -> str:
     return str(json.loads(api.get("audit", **query).content)["code"])
 
