@@ -147,7 +147,7 @@ def plan_approve(*, actor: Actor, plan_id: UUID, now: datetime) -> CapacityPlan:
     """Makes a proposed plan active and holds its money. Idempotent.
 
     Raises:
-        Refused: `not_found`, `not_allowed`, `plan_over`, or what the budget says.
+        Refused: `not_found`, `not_allowed`, `plan_over`, `asker_left`, or what the budget says.
     """
     with transaction.atomic():
         plan = _led(actor, plan_id)
@@ -155,6 +155,8 @@ def plan_approve(*, actor: Actor, plan_id: UUID, now: datetime) -> CapacityPlan:
             return plan
         if plan.state != plan.State.PROPOSED or plan.until <= now:
             raise Refused("plan_over", refusal_text("plan_over"))
+        if not may_still_book(plan.created_by_id, plan.project):
+            raise Refused("asker_left", refusal_text("asker_left"))
         _stop_check(plan.project, plan.gpu_class_id, now)
         plan.state, plan.decided_by_id = plan.State.ACTIVE, actor.user_id
         plan.save(update_fields=["state", "decided_by"])

@@ -270,9 +270,10 @@ def _priced(
         option = quote_option(each, (tiers[each.tier], admission.tier), ask, zone, market)
         if option is None:
             continue
-        if request.diversion is not None:
-            option = _with_step_cost(option, request.diversion.detail)
         is_own = option.tier == admission.tier.slug
+        if request.diversion is not None and is_own:
+            # What was learnt is priced in the requested tier.
+            option = _with_step_cost(option, request.diversion.detail)
         yield option if is_own else _with_missing(option, actor, request.project, market.now)
 
 

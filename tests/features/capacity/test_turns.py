@@ -365,6 +365,17 @@ def test_nothing_is_rented_for_a_project_that_is_closed_or_by_who_has_left(
     assert fresh(later).note == said
 
 
+def test_a_plan_of_who_has_left_is_not_approved(cloud: FakeCloud, lab: Lab, lead: Actor) -> None:
+    """Also before the turn that cancels it."""
+    plan = planned(lab, lab.actor)
+    with as_system():
+        Membership.objects.filter(project=lab.project, user_id=lab.actor.user_id).delete()
+    with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refusal:
+        plan_approve(actor=lead, plan_id=plan.id, now=NOW)
+    assert (refusal.value.code, refusal.value.kind) == ("asker_left", "conflict")
+    assert (fresh(plan).state, money(lab, plan)) == ("proposed", NOTHING)
+
+
 def test_a_machine_of_who_has_left_is_given_back_after_what_it_paid_for(
     cloud: FakeCloud, lab: Lab, lead: Actor
 ) -> None:

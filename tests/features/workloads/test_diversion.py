@@ -143,6 +143,11 @@ def test_the_quote_lists_each_class_in_the_order_of_cost_with_its_numbers(learnt
     assert dear / cheap == pytest.approx(1.5, abs=0.01)
     pairs = [(each["gpu_class"], each["tier"]) for each in options if each["kind"] == "as_asked"]
     assert len(pairs) == len(set(pairs))
+    in_spot = said(learnt.researcher.post("quotes", {**body, "tier": "spot"}))["options"]
+    of_others = [each for each in (*options, *in_spot) if each not in (first, second)]
+    learnt_in = {each["tier"] for each in of_others if "1,000 steps" in " ".join(each["notes"])}
+    assert {"standard", "spot"} <= {each["tier"] for each in of_others}
+    assert learnt_in == {"spot"}, "the cost of a step is that of the requested tier"
     alone = said(learnt.researcher.post("quotes", {**body, "request": second["request"]}))
     assert (alone["diverted"], alone["options"][0]["gpu_class"]) == ("", "h100")
 
