@@ -50,6 +50,7 @@ from tenants.platform.errors import Refused, missing
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
 from tenants.platform.text import whole_number
 from tenants.web.frame import tenant_page
+from tenants.web.parts import counted
 
 SHOWN = 25
 GROUP_NAMES = {
@@ -188,6 +189,7 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "after": month_of(month.ends),
         "after_text": period_text(month_of(month.ends)),
         "total": money_text(statement.totals.amount, currency),
+        "total_note": _total_note(statement.totals.corrections),
         "rounding": _rounding(statement),
         "groups": _group_rows(statement, by, chosen),
         "is_spread": any(each.amount != each.rounded for _, each in statement.groups),
@@ -214,6 +216,13 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "is_admin": actor.is_tenant_admin,
         "may_close": actor.is_tenant_admin and statement.closed is None and not slug,
     }
+
+
+def _total_note(corrections: int) -> str:
+    """Whether the budgets of the month have the same sum: a refund goes to the budget that was charged."""
+    if not corrections:
+        return "as in the budgets"
+    return f"with {counted(corrections, 'correction')}; budgets may count them in the month of the booking"
 
 
 def _file_links(actor: Actor, month: Period, slug: str) -> Iterator[tuple[str, str, str]]:

@@ -195,6 +195,26 @@ def test_random_corrections_keep_what_was_paid_between_nothing_and_what_was_held
     assert all_adds_up()
 
 
+def test_a_statement_with_corrections_does_not_say_that_it_is_as_in_the_budgets(
+    site: Site, ended: Booking
+) -> None:
+    """A refund goes back to the budget that was charged, maybe of an earlier month."""
+    client = Client()
+    client.force_login(site.people["admin"])
+    address = f"/t/{site.tenant.slug}/statements?month={timezone.now():%Y-%m}"
+    assert "as in the budgets" in client.get(address).content.decode()
+    with operator_tx():
+        booking_correct(
+            operator=site.people["operator"],
+            booking=ended,
+            correction=Correction(Decimal(1), "x", more=False),
+            now=timezone.now(),
+        )
+    page = client.get(address).content.decode()
+    assert "as in the budgets" not in page
+    assert "with 1 correction; budgets may count them in the month of the booking" in page
+
+
 def test_the_database_keeps_the_bounds_and_who_may(site: Site, ended: Booking) -> None:
     with tenant_tx(site.tenant.id):
         (settled,) = Transfer.objects.filter(reference=ended.id, kind="settle")
