@@ -65,7 +65,7 @@ def price_book_after(now: datetime) -> PriceBook | None:
 
 @by_version
 def currency_latest() -> str:
-    """Returns the currency of the site: the first price book decides it, and all have the same one."""
+    """Returns the currency of the site: the first price book decides it, and later ones have it, too."""
     latest = PriceBook.objects.order_by("-version").values_list("currency", flat=True)
     return latest.first() or FIRST_CURRENCY
 

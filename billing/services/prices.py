@@ -99,9 +99,9 @@ def price_book_publish(  # noqa: PLR0913 (a version has exactly these facts)
 
 def _currency_checked(currency: str) -> str:
     """The currency of a new version: that of the site, which its first version may choose."""
-    first = PriceBook.objects.order_by("version").first()
+    latest = PriceBook.objects.order_by("-version").first()
     account = Account.objects.exclude(currency=currency or currency_latest()).first()
-    kept = first.currency if first else account.currency if account else ""
+    kept = latest.currency if latest else account.currency if account else ""
     if kept and currency not in ("", kept):
         raise invalid("bad_currency", currency_sentence(kept), "currency")
     if currency and currency not in CURRENCIES:

@@ -11,7 +11,7 @@ from io import BytesIO
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
@@ -72,6 +72,17 @@ def test_a_second_currency_is_refused_and_kept_out(swiss: PriceBook) -> None:
     # As the owner first, so that the role is taken back outside of the failed transaction.
     with as_owner(), pytest.raises(IntegrityError, match="price_book_one_currency"), transaction.atomic():
         price_book_add(version=2, valid_from=later, currency="EUR", published_at=NOW)
+
+
+def test_a_site_that_has_changed_its_currency_keeps_that_of_its_newest_prices(swiss: PriceBook) -> None:
+    """As a site of 1.0 could; nothing refuses its former price books."""
+    later = NOW + timedelta(days=1)
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE billing_pricebook DISABLE TRIGGER one_currency")
+        price_book_add(version=swiss.version + 1, valid_from=later, currency="EUR", published_at=NOW)
+        cursor.execute("ALTER TABLE billing_pricebook ENABLE TRIGGER one_currency")
+    third = price_book_publish(actor_id=None, valid_from=later + timedelta(days=1), prices=PRICES, now=later)
+    assert (third.currency, currency_latest()) == ("EUR", "EUR")
 
 
 @pytest.mark.django_db

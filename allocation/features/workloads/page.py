@@ -390,7 +390,8 @@ def _diverted_words(state: DiversionState, currency: str) -> str:
     others = [f"{cost} {words.lower()}" for words, cost in costs.items() if words != "Measured"]
     runs = f"{counted(state.runs, 'run')} on another class than the first"
     percent = f", {state.percent:+d} %" if state.percent is not None else ""
-    return f"{runs}{percent}: 1,000 steps cost {costs['Measured']} ({', '.join(others)})"
+    compared = f" ({', '.join(others)})" if others else ""
+    return f"{runs}{percent}: 1,000 steps cost {costs['Measured']}{compared}"
 
 
 def _recent(

@@ -106,9 +106,8 @@ def quote_make(
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
     asked = _questions(actor, admission, request, project, market)
     questions = [_restrained(each, request.ask, restraints) for each in asked]
-    found, blocked = _found(site := _site(now, without), questions, request.ask)
-    chosen = _chosen(found, _on_each_class(site, questions[0], request.diversion))
-    priced = _priced(chosen, actor, admission, plain := _without_kind(request), market)
+    found, blocked = _found(site := _site(now, without), questions, request)
+    priced = _priced(found, actor, admission, plain := _without_kind(request), market)
     options = tuple(priced if after is None else (estimated(each, market) for each in priced))
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
@@ -138,7 +137,7 @@ def _advice(
     options: Sequence[QuoteOption],
     now: datetime,
 ) -> tuple[Advice, ...]:
-    """Advice for the request, next to its first option; without one, as if it could start now."""
+    """Advice for the request in the hours of its first option; without an option, from now on."""
     starts = options[0].starts if options else now
     seconds = round((options[0].ends - starts).total_seconds()) if options else request.ask.duration
     quoted = Quoted(project, request.ask, request.tier, workload, request.zone, starts, seconds)
@@ -146,7 +145,7 @@ def _advice(
 
 
 def _site(now: datetime, without: Booking | None) -> Availability:
-    """The published plan under the policy in force, as if a booking were cancelled."""
+    """The published plan under the policy in force; the booking in `without` counts as cancelled."""
     policy = policy_of(PolicyVersion.objects.get(state=PolicyVersion.State.LIVE))
     return Availability(published_snapshot(now, policy, without), policy)
 
@@ -193,16 +192,16 @@ def _restrained(question: QuoteRequest, ask: AskDocument, restraints: AbstractSe
 
 
 def _found(
-    site: Availability, questions: Sequence[QuoteRequest], ask: AskDocument
+    site: Availability, questions: Sequence[QuoteRequest], request: BookingRequest
 ) -> tuple[list[Option], Reason | None]:
-    """Returns all options in its own tier, those as asked in others, and what blocks its own."""
+    """Returns the best options in its own tier and those as asked in others, and what blocks its own."""
     own, *others = [
         site.quote(question, only_as_asked=number > 0) for number, question in enumerate(questions)
     ]
     in_other_tiers = (each for other in others for each in other.options)
-    mine = (_to_named_end(site, questions[0], ask, each) for each in own.options)
+    mine = (_to_named_end(site, questions[0], request.ask, each) for each in own.options)
     found = [*mine, *(each for each in in_other_tiers if each.kind == "as_asked")]
-    return found, own.blocked
+    return _chosen(found, _on_each_class(site, questions[0], request.diversion)), own.blocked
 
 
 def _on_each_class(site: Availability, question: QuoteRequest, diversion: Event | None) -> list[Option]:
