@@ -23,8 +23,9 @@ from agent.ports.programs import Programs
 from agent.slurm.access import slurm_open
 from agent.slurm.cluster import SlurmCluster, site_read
 from agent.slurm.gpu import SlurmGpus, SlurmPrograms, SlurmWatch
-from agent.slurm.jobs import BookingJobs, JobSettings
+from agent.slurm.jobs import BookingJobs
 from agent.slurm.pool import JobPlace, OneNode, PoolSlot, SlurmPool
+from agent.slurm.submission import JobSettings
 from agent.state.store import Store
 from wire import rack_name
 
