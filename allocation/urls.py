@@ -30,7 +30,6 @@ from allocation.web.home import personal_steps, projects, search, start_page
 from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
     budget_page,
-    disputes,
     exports,
     platform_budgets,
     price_drafts,
@@ -84,7 +83,6 @@ urlpatterns = [
     *reports.urlpatterns,
     *statements.urlpatterns,
     *exports.urlpatterns,
-    *disputes.urlpatterns,
     *price_drafts.urlpatterns,
     *platform_budgets.urlpatterns,
     *install.urlpatterns,

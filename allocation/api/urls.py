@@ -98,12 +98,6 @@ from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
 from allocation.api.fleet.tiers import TierOne, Tiers
 from allocation.api.money.bookings import FocusExport, StatementCsv, StatementPdf, Statements
-from allocation.api.money.disputes import (
-    DisputeAnswers,
-    Disputes,
-    DisputeWithdraw,
-    StatementDisputes,
-)
 from allocation.api.money.exports import ExportFile, ExportOne, Exports
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
@@ -219,14 +213,6 @@ urlpatterns = [
     ),
     path("spend", Spend.as_view(), name="api-spend"),
     path("statements", Statements.as_view(), name="api-statements"),
-    path("statements/<str:month>/dispute", StatementDisputes.as_view(), name="api-dispute-new"),
-    path("disputes", Disputes.as_view(), name="api-disputes"),
-    path(
-        "disputes/<uuid:dispute_id>/withdraw",
-        DisputeWithdraw.as_view(),
-        name="api-dispute-withdraw",
-    ),
-    path("disputes/<uuid:dispute_id>/answer", DisputeAnswers.as_view(), name="api-dispute-answer"),
     path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),

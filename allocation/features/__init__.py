@@ -17,6 +17,7 @@ FEATURES = Features(
     "datasets",
     "dated_guarantees",
     "demand",
+    "disputes",
     "engines",
     "hand_overs",
     "host_use",

@@ -42,7 +42,6 @@ from allocation.models.governance.requirements import Acceptance, Requirement
 from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.labels import BookingLabel
 from allocation.models.money.charges import ChargeSum
-from allocation.models.money.disputes import StatementDispute
 from allocation.models.money.variances import SpendVariance
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.policies import PolicyActivation, PolicyApproval
@@ -102,7 +101,6 @@ __all__ = [
     "Series",
     "SolverState",
     "SpendVariance",
-    "StatementDispute",
     "StatementExport",
     "Stop",
     "TierVersion",

@@ -250,6 +250,12 @@ BOOKING_CARDS: list[BookingCards] = []
 """Each returns the card of a feature by actor, booking and instant, if there is one."""
 
 
+StatementCards: TypeAlias = Callable[[Any, Any, datetime], BookingCard | None]
+
+STATEMENT_CARDS: list[StatementCards] = []
+"""Each returns the card of a feature by actor, statement and instant, if there is one."""
+
+
 NodeCards: TypeAlias = Callable[[UUID, datetime], BookingCard | None]
 
 NODE_CARDS: list[NodeCards] = []

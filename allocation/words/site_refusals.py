@@ -117,14 +117,7 @@ SENTENCES: dict[str, Sentence] = {
     "refund_too_large": "At most %(was)s can be refunded.",
     "charge_too_large": "At most %(room)s more can be charged.",
     "correction_reason": "Enter a reason of 1 to 200 visible characters. The project can read it.",
-    "month_not_begun": "This month has not begun.",
-    "dispute_answered": "This dispute is %(said)s already.",
     "no_such_booking_number": "There is no booking with that number.",
-    "dispute_note": "Write 1 to %(longest)s visible characters.",
-    "dispute_open": (
-        "The same is disputed already, and an operator has not answered yet. Withdraw that dispute "
-        "to write another note."
-    ),
     "deadline_past": "The deadline has passed.",
     "gpu_in_service": "%(gpu)s is already in service.",
     "still_in_service": "%(where)s takes work. Drain the node, switch it off, then confirm it here.",

@@ -79,9 +79,6 @@ WRITES: dict[str, str] = {
     "api-price-draft-discard": Scope.BUDGET,
     "api-price-draft-publish": Scope.BUDGET,
     "api-corrections": Scope.BUDGET,
-    "api-dispute-new": Scope.BUDGET,
-    "api-dispute-withdraw": Scope.BUDGET,
-    "api-dispute-answer": Scope.BUDGET,
     # Bookings. A quote changes nothing.
     "api-quotes": Scope.READ,
     "api-exports": Scope.READ,

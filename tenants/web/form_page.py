@@ -35,7 +35,7 @@ class Act:
     `done` is the sentence of success; `{row}` is what the command returned. It takes the actor, the
     instant, what stands in the path of the page, and `terms`, with what a form offers for a field by
     `choices`, or by `path_choices` that also get what stands in the path, and shows first by `initial`,
-    or the row whose id, a `key_type`, the form has as `key`; `noun` says in a refusal what the row is,
+    and the row whose id, a `key_type`, the form has as `key`; `noun` says in a refusal what the row is,
     where that is not the name of the key.
     `asks` returns the question that a person must confirm first, and `cuts` that of a command which may
     lower a limit: it gets what carries out the command with a `Cut`, and the address of the page.
@@ -103,7 +103,7 @@ class Act:
         sent: dict[str, Any] = dict(keys)
         if form is not None:
             sent["terms"] = form.terms()
-        elif self.key:
+        if self.key:
             read = id_read if self.key_type is UUID else number_id_read
             sent[f"{self.key}_id"] = read(request.POST, self.key, self.row_noun)
         return sent

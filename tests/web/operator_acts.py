@@ -153,8 +153,7 @@ ACTS: dict[str, Act] = {
     "post api/v1/platform/limit-cuts/<uuid:cut_id>/end": Act(
         "limit_cut.ended", "limit_cut", {}, sites.cut, has_before=False
     ),
-    "ops/disputes accept": Act("dispute.answered", "dispute", {"answer": "Yes."}, sites.disputed),
-    "ops/disputes decline": Act("dispute.answered", "dispute", {"answer": "No."}, sites.disputed),
+    "ops/disputes answer": Act("dispute.answered", "dispute", _ANSWER, sites.disputed),
     "ops/overrides grant": Act(
         "override.granted", "override", {"amount": "1"}, sites.asked_for_more, has_before=False
     ),

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from allocation.features.capacity.models import CapacityMachine
 from allocation.features.clusters.services import JobsTerms, JobTerms, jobs_keep
+from allocation.features.disputes.models import StatementDispute
 from allocation.features.policy_lab.shadows import ShadowTerms, shadow_begin
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask
 from allocation.features.zones.services import ZoneTerms, zone_set
@@ -25,7 +26,6 @@ from allocation.models import (
     PortalMode,
     Rack,
     Requirement,
-    StatementDispute,
     Stop,
     WorkSpeed,
 )

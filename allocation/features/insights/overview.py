@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Count, Max, Min, Q, Sum
 
 from allocation.features.insights.figures import Whose
-from allocation.models import Booking, Decision, Override, PolicyVersion, StatementDispute
+from allocation.models import Booking, Decision, Override, PolicyVersion
 from allocation.points import Task, tasks_of
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.money.forecasts import history_of_budget
@@ -200,9 +200,6 @@ def _site_tasks(nodes: list[NodeNow]) -> Iterator[Task]:
     stopped = [node for node in nodes if not node.in_service and node not in lost]
     if stopped:
         yield Task(f"{counted(len(stopped), 'node')} without new work", "/ops/fleet", "wrench")
-    disputes = StatementDispute.objects.filter(state=StatementDispute.State.OPEN).count()
-    if disputes:
-        yield Task(f"{counted(disputes, 'dispute')} of statements open", "/ops/disputes", "chat")
     operator = Override.Decider.OPERATOR
     if asked := Override.objects.filter(state=Override.State.ASKED, decider=operator).count():
         yield Task(f"{counted(asked, 'request')} for more than a limit", "/ops/overrides", "plus")

@@ -1,1 +1,1 @@
-"""Charges of bookings, disputes and variances."""
+"""Charges of bookings and variances."""

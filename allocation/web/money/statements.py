@@ -17,6 +17,7 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from allocation.points import STATEMENT_CARDS
 from allocation.queries.bookings.money.held_use import HeldUse, held_use_of
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.bookings.money.statement_files import (
@@ -38,7 +39,6 @@ from allocation.queries.bookings.money.statements import (
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.queries.fleet.use_hours import IDLE_PERCENT
 from allocation.services.operate.exports import DIRECT_LINES, exports_seen
-from allocation.web.money.disputes import dispute_act, disputes_shown
 from billing.focus import csv_row
 from billing.rules import Period, money_text, month_of, period_text
 from billing.services import month_close
@@ -91,16 +91,8 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     form = request.POST if request.method == "POST" else request.GET
     today = timezone.now().astimezone(UTC).date()
     month = month_read(form.get("month", "") or f"{today:%Y-%m}")
-    refusal: Refused | None = None
     if request.method == "POST":
-        if "dispute" not in form and "withdraw" not in form:
-            return _close(request, actor, month)
-        try:
-            return dispute_act(request, actor, month)
-        except Refused as refused:
-            if refused.kind in ("missing", "denied"):
-                raise
-            refusal = refused
+        return _close(request, actor, month)
     of = statement_read(actor, month, form.get("project", ""))
     by = form.get("by", "")
     if not is_group(by):
@@ -112,9 +104,9 @@ def statements(request: HttpRequest, actor: Actor) -> HttpResponse:
     number = _page_read(form.get("page", ""), count)
     context = _context(actor, statement, by, chosen)
     context |= _lines_page(statement, by, number, chosen, count)
-    context |= disputes_shown(actor, of)
-    context |= {"use": _use_words(statement), "dispute_refusal": refusal, "disputed": form if refusal else {}}
-    return render(request, "allocation/statements.html", context, status=422 if refusal else 200)
+    cards = [card for each in STATEMENT_CARDS if (card := each(actor, of, timezone.now())) is not None]
+    context |= {"use": _use_words(statement), "cards": cards}
+    return render(request, "allocation/statements.html", context)
 
 
 def _close(request: HttpRequest, actor: Actor, month: Period) -> HttpResponse:

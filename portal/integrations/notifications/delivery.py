@@ -12,7 +12,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
-from allocation.services.operate.disputes import RAISED
+from allocation.features.disputes.services import RAISED
 from allocation.services.record.variances import VARIANCE
 from portal.integrations.notifications.override_people import ASKED, note_of, operators_of_note
 from portal.integrations.notifications.recipients import Recipient, recipients_of

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from allocation.services.operate.disputes import ANSWERED, RAISED
+from allocation.features.disputes.services import ANSWERED, RAISED
 from allocation.services.operate.reports import DUE
 from allocation.services.record.variances import VARIANCE
 from allocation.words.variances import (

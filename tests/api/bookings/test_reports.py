@@ -298,3 +298,17 @@ def test_admins_get_the_statement_of_a_lab_by_mail(site: Site, settings: Setting
     for letter in outbound.outbox:
         assert "Physics" in str(letter.body)
         assert "project=lab%3Aphysics" in str(letter.body)
+
+
+def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:
+    parquet = "application/vnd.apache.parquet"
+    query = {"month": f"{timezone.now():%Y-%m}", "project": "folding"}
+    asked = site.lead.send("GET", "exports/focus", query=query, headers={"accept": parquet})
+    chosen = site.lead.get("exports/focus", **query, format="parquet")
+    for answer in (asked, chosen):
+        assert answer["Content-Type"] == parquet
+        assert answer.getvalue().startswith(b"PAR1")
+    assert site.lead.get("exports/focus", **query).getvalue().startswith(b"BilledCost,")
+    refused = site.lead.send("GET", "exports/focus", query=query | {"format": "exe"})
+    assert refused.status_code == 422
+    assert refused["Content-Type"] == "application/problem+json"

@@ -1,53 +1,77 @@
 """Disputes of statements: people raise and withdraw them, an operator answers each once."""
 
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
+from typing import ClassVar, Literal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
-from allocation.models import Booking, StatementDispute
+from allocation.features.disputes.models import StatementDispute
+from allocation.models import Booking
+from allocation.queries.bookings.money.statement_files import month_read
 from allocation.words.refusals import refusal_text
-from billing.rules import month_of
-from tenants.access import Actor, require_tenant_admin
+from tenants.access import Actor, PlatformActor, access_project, require_tenant_admin
 from tenants.audit import audit_entry, audit_write, platform_record
-from tenants.models import AuditEntry, Project, User
+from tenants.models import AuditEntry, Project
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.terms import term, terms
 
 State = StatementDispute.State
 LONGEST = 1000
 RAISED, ANSWERED = "dispute.raised", "dispute.answered"
 
 
-@dataclass(frozen=True, slots=True)
-class DisputeNote:
-    """What is disputed: a month, of a project or of all, and perhaps one booking in it."""
+@terms
+class DisputeTerms:
+    """What is wrong: in the statement of a project or of the whole organisation, perhaps with one
+    booking."""
 
-    month: date
-    project: Project | None
-    note: str
-    booking: str = ""
+    body_name: ClassVar[str] = "DisputeNew"
+
+    project: str = term("Statement of", default="", max_length=40)
+    booking: str = term("Booking (optional)", "As in BK-12.", says="`BK-2041`.", default="", max_length=24)
+    note: str = term("What is wrong", max_length=LONGEST)
 
 
-def dispute_raise(*, actor: Actor, disputed: DisputeNote, now: datetime) -> StatementDispute:
-    """Raises a dispute. Leads dispute their project's statement, admins any.
+@terms
+class DisputeAnswerTerms:
+    """The operator's answer."""
+
+    body_name: ClassVar[str] = "DisputeAnswer"
+
+    outcome: Literal["accepted", "declined"] = term("Outcome")
+    answer: str = term("Answer", max_length=LONGEST)
+
+
+def disputes_visible(actor: Actor) -> QuerySet[StatementDispute]:
+    """Returns the disputes of the actor's projects; of the whole organisation for its admins."""
+    rows = StatementDispute.objects.filter(tenant_id=actor.tenant_id)
+    if not actor.is_tenant_admin:
+        rows = rows.filter(Q(project__in=list(actor.roles)))
+    return rows.select_related("project", "booking", "raised_by", "answered_by")
+
+
+def dispute_raise(*, actor: Actor, month: str, terms: DisputeTerms, now: datetime) -> StatementDispute:
+    """Disputes the statement of a month, as in `2026-11`. Leads dispute their project's, admins any.
 
     Raises:
-        Refused: `not_allowed`, `bad_note`, `no_such_booking`, `month_not_begun` or
-            `dispute_open`.
+        Refused: `not_found`, `bad_month`, `not_allowed`, `bad_note`, `no_such_booking`,
+            `month_not_begun` or `dispute_open`.
     """
-    project = disputed.project
+    project = access_project(actor, terms.project, "project") if terms.project else None
+    starts = month_read(month).starts
     if project is None or not actor.may_lead(project.id):
         require_tenant_admin(actor)
-    note = _text_read(disputed.note, "note")
-    if disputed.month > now.date():
+    note = _text_read(terms.note, "note")
+    if starts > now.date():
         raise invalid("month_not_begun", refusal_text("month_not_begun"), "month")
     row = StatementDispute(
         tenant_id=actor.tenant_id,
         project=project,
-        month=month_of(disputed.month).starts,
-        booking=_booking_of(actor, disputed),
+        month=starts,
+        booking=_booking_of(actor, project, terms.booking.strip()),
         note=note,
         raised_at=now,
         raised_by_id=actor.user_id,
@@ -88,25 +112,27 @@ def dispute_withdraw(*, actor: Actor, dispute_id: UUID, now: datetime) -> Statem
 
 
 def dispute_answer(
-    *, operator: User, dispute_id: UUID, accept: bool, answer: str, now: datetime
+    *, actor: PlatformActor, dispute_id: UUID, terms: DisputeAnswerTerms, now: datetime
 ) -> StatementDispute:
     """Accepts or declines an open dispute. What is accepted is corrected apart.
 
     Raises:
         Refused: `not_found`, `bad_note` or `dispute_answered`.
     """
-    text = _text_read(answer, "answer")
+    text = _text_read(terms.answer, "answer")
     with transaction.atomic():
         row = _locked(dispute_id, None)
         month = f"{row.month:%Y-%m}"
         before = {"month": month, "state": row.state, "answer": row.answer}
-        row.state = State.ACCEPTED if accept else State.DECLINED
-        row.answer, row.answered_at, row.answered_by = text, now, operator
+        row.state = State(terms.outcome)
+        row.answer, row.answered_at, row.answered_by_id = text, now, actor.user_id
         row.save(update_fields=["state", "answer", "answered_at", "answered_by"])
-        audit_write([_entry(row, operator.id, "dispute.answered", now)])
-        _announce(row, ANSWERED, operator.id, now)
+        audit_write([_entry(row, actor.user_id, "dispute.answered", now)])
+        _announce(row, ANSWERED, actor.user_id, now)
         after = {"month": month, "state": row.state, "answer": row.answer}
-        platform_record(operator.id, "dispute.answered", ("dispute", row.id), now, before=before, after=after)
+        platform_record(
+            actor.user_id, "dispute.answered", ("dispute", row.id), now, before=before, after=after
+        )
     return row
 
 
@@ -121,13 +147,12 @@ def _locked(dispute_id: UUID, tenant_id: UUID | None) -> StatementDispute:
     return row
 
 
-def _booking_of(actor: Actor, disputed: DisputeNote) -> Booking | None:
-    label = disputed.booking.strip()
+def _booking_of(actor: Actor, project: Project | None, label: str) -> Booking | None:
     if not label:
         return None
     rows = Booking.objects.filter(tenant_id=actor.tenant_id)
-    if disputed.project is not None:
-        rows = rows.filter(project=disputed.project)
+    if project is not None:
+        rows = rows.filter(project=project)
     number = label.upper().removeprefix("BK-")
     is_number = number.isascii() and number.isdigit() and len(number) < 10
     row = rows.filter(number=int(number)).first() if is_number else None

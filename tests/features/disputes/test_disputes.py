@@ -8,10 +8,11 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from allocation.models import StatementDispute
-from allocation.services.operate.disputes import dispute_answer
+from allocation.features.disputes.models import StatementDispute
+from allocation.features.disputes.services import DisputeAnswerTerms, dispute_answer
 from portal.integrations.mail.message import section_of
 from portal.integrations.relay import outbox_relay
+from tenants.access import PlatformActor
 from tenants.models import Mail, Notification, PublishedEvent, User
 from tenants.platform.wall import tenant_tx
 from tests.api.builders import Site, said
@@ -45,7 +46,7 @@ def test_a_dispute_is_raised_once_and_answered_once_by_an_operator(site: Site) -
         )
     operators = Client()
     operators.force_login(an_operator())
-    answer = {"dispute": made["id"], "act": "decline", "answer": "The node was up."}
+    answer = {"dispute": made["id"], "act": "answer", "outcome": "declined", "answer": "The node was up."}
     assert "BK-1 was cut off" in operators.get("/ops/disputes").content.decode()
     assert operators.post("/ops/disputes", answer | {"answer": " "}).status_code == 422
     assert operators.post("/ops/disputes", answer).status_code == 302
@@ -58,23 +59,25 @@ def test_a_dispute_is_raised_once_and_answered_once_by_an_operator(site: Site) -
 
 
 def test_an_admin_disputes_and_withdraws_on_the_page(site: Site) -> None:
-    client, page = Client(), f"/t/{site.tenant.slug}/statements"
+    client, statements = Client(), f"/t/{site.tenant.slug}/statements"
     client.force_login(a_tenant_admin(site.tenant).user)
-    form = {"month": MONTH, "dispute": "1", "note": "Too much."}
-    assert client.post(page, form).status_code == 302
-    assert "Too much." in client.get(page).content.decode()
+    page = f"{statements}/{MONTH}/disputes"
+    assert f'href="{page}?project="' in client.get(statements).content.decode()
+    made = client.post(page, {"act": "raise", "project": "", "booking": "", "note": "Too much."})
+    assert (made.status_code, made["Location"]) == (302, f"{statements}?month={MONTH}#disputes")
+    assert "Too much." in client.get(statements).content.decode()
     with as_system():
         row = StatementDispute.objects.get()
-    client.post(page, {"month": MONTH, "withdraw": str(row.id)})
+    client.post(page, {"act": "withdraw", "dispute": str(row.id)})
     with as_system():
         row.refresh_from_db()
     assert row.state == "withdrawn"
 
 
 def test_a_refused_dispute_says_why_next_to_its_field_and_keeps_the_text(site: Site) -> None:
-    client, page = Client(), f"/t/{site.tenant.slug}/statements"
+    client, page = Client(), f"/t/{site.tenant.slug}/statements/{MONTH}/disputes"
     client.force_login(a_tenant_admin(site.tenant).user)
-    form = {"month": MONTH, "dispute": "1", "note": "Too much.", "booking": "BK-99"}
+    form = {"act": "raise", "project": "folding", "note": "Too much.", "booking": "BK-99"}
     refused = client.post(page, form)
     shown = " ".join(refused.content.decode().split())
     assert refused.status_code == 422
@@ -83,21 +86,18 @@ def test_a_refused_dispute_says_why_next_to_its_field_and_keeps_the_text(site: S
     assert client.post(page, form | {"booking": ""}).status_code == 302
     again = client.post(page, form | {"booking": ""})
     assert again.status_code == 422
-    assert '<p class="err" role="alert">' in again.content.decode()
+    assert "The same is disputed already" in again.content.decode()
 
 
-def test_the_focus_export_is_parquet_by_format_or_accept(site: Site) -> None:
-    parquet = "application/vnd.apache.parquet"
-    query = {"month": MONTH, "project": "folding"}
-    asked = site.lead.send("GET", "exports/focus", query=query, headers={"accept": parquet})
-    chosen = site.lead.get("exports/focus", **query, format="parquet")
-    for answer in (asked, chosen):
-        assert answer["Content-Type"] == parquet
-        assert answer.getvalue().startswith(b"PAR1")
-    assert site.lead.get("exports/focus", **query).getvalue().startswith(b"BilledCost,")
-    refused = site.lead.send("GET", "exports/focus", query=query | {"format": "exe"})
-    assert refused.status_code == 422
-    assert refused["Content-Type"] == "application/problem+json"
+def test_the_form_begins_with_the_project_whose_statement_was_read(site: Site) -> None:
+    client, page = Client(), f"/t/{site.tenant.slug}/statements/{MONTH}/disputes"
+    client.force_login(site.people["lead"])
+    shown = " ".join(client.get(page, {"project": "folding"}).content.decode().split())
+    assert re.search(r'<option value="folding"[^>]*selected', shown)
+    # A lead disputes what their project pays, not what the organisation does.
+    assert "The whole organisation" not in shown
+    assert client.get(page, {"project": "unknown"}).status_code == 404
+    assert client.get(page.replace(MONTH, "2026-13")).status_code == 422
 
 
 def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(site: Site, settings: Settings) -> None:
@@ -118,7 +118,12 @@ def test_everybody_concerned_learns_of_a_dispute_and_of_its_answer(site: Site, s
         assert section.href.endswith("/ops/disputes")
         row = StatementDispute.objects.get()
         with as_role("portal_ops"):
-            dispute_answer(operator=operator, dispute_id=row.id, accept=False, answer="It was up.", now=now)
+            dispute_answer(
+                actor=PlatformActor.of(operator),
+                dispute_id=row.id,
+                terms=DisputeAnswerTerms(outcome="declined", answer="It was up."),
+                now=now,
+            )
         outbox_relay(now)
         assert _notified("dispute.answered") >= {site.people["lead"].id, site.people["admin"].id}
         entry = Notification.objects.filter(kind="dispute.answered").first()
