@@ -12,7 +12,7 @@ from tests.api.builders import Site, a_site, row_counts, said
 from tests.web.crawl import filled
 from tests.web.frame.test_hostile_text import openapi, undone
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 SENT: tuple[bytes, ...] = (
     b'{"bogus": 1}',
     b'{"starts": "2030-01-01T00:00:00Z"}',

@@ -26,7 +26,7 @@ from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 HOUR = timedelta(hours=1)
 NOW = timezone.now().replace(minute=0, second=0, microsecond=0)
 DAY = 86_400

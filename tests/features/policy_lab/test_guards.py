@@ -22,7 +22,7 @@ from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import a_booking
 from tests.roles import as_owner, as_role, as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 HOUR = timedelta(hours=1)
 NOW = timezone.now()
 

@@ -39,7 +39,7 @@ from tests.api.builders import Site, a_site, said
 from tests.builders_allocation import a_booking, an_allocation
 from tests.roles import as_owner, as_role, as_system
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 HOUR = timedelta(hours=1)
 NOW = timezone.now().replace(minute=0, second=0, microsecond=0)
 

@@ -27,7 +27,7 @@ from tests.builders import a_user
 from tests.roles import as_owner, as_role, as_system
 from tests.web.flat import flat
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.turn]
 HOUR = timedelta(hours=1)
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 
