@@ -61,6 +61,7 @@ def test_every_route_stands_in_the_document() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.turn
 def test_document_and_viewer_are_served_without_inline_script() -> None:
     client = Client()
     schema = client.get("/api/v1/schema/")
@@ -74,6 +75,7 @@ def test_document_and_viewer_are_served_without_inline_script() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.turn
 def test_the_document_is_made_once_and_sent_again_only_when_it_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ from tests.web.crawl import filled, routes
 NAMES = ("bk_{}", "sr_{}", "ar_{}", "{}", "00000000-0000-0000-0000-{:.12}", "x-{}")
 
 
+@pytest.mark.turn
 def test_every_route_is_that_of_django_with_its_own_id() -> None:
     found = 0
     for route in routes():
