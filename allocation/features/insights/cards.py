@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from allocation.points import FIGURE_CARDS
-from allocation.queries.bookings.money.statements import LAB
+from allocation.queries.bookings.money.statements import LAB, MINE
 from tenants.access import Actor
 
 PART = "cards"
@@ -30,10 +30,12 @@ def cards_address(request: HttpRequest) -> str:
 
 
 def bookings_address(actor: Actor | None, owner: str) -> str:
-    """The list of bookings of these figures, to which days are added; the list knows no labs."""
+    """The list of bookings of these figures, to which days are added; the list knows neither labs nor
+    several projects."""
     if actor is None:
         return "/ops/bookings?"
-    project = f"{urlencode({'project': owner})}&" if owner and not owner.startswith(LAB) else ""
+    is_project = owner not in ("", MINE) and not owner.startswith(LAB)
+    project = f"{urlencode({'project': owner})}&" if is_project else ""
     return f"/t/{actor.tenant_slug}/bookings?{project}"
 
 

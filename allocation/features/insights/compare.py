@@ -12,6 +12,7 @@ from allocation.features.insights.rule_changes import RuleChange, changes_seen, 
 from allocation.features.insights.services import (
     Question,
     own_figures,
+    owner_shown,
     owners_of,
     periods_read,
     rows_of,
@@ -47,7 +48,7 @@ def own_comparison(actor: Actor, asked: Mapping[str, str], now: datetime) -> dic
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
-    owner = asked.get("project", "")
+    owner = owner_shown(actor, asked.get("project", ""))
     whose: list[Whose] = []
 
     def columns(periods: tuple[Question, Question]) -> list[Column]:

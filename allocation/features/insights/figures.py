@@ -6,7 +6,7 @@ the hours for which nodes have sent readings, and how many hours these are is a 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from math import ceil
@@ -395,12 +395,7 @@ def _spend(whose: Whose, days: Period, by: str) -> Iterator[tuple[date, str, Dec
         return
     if by not in SPEND_BY:
         return
-    of = StatementOf(
-        whose.tenant_id,
-        days,
-        whose.of.project if whose.of else None,
-        whose.of.lab if whose.of else None,
-    )
+    of = replace(whose.of, month=days) if whose.of else StatementOf(whose.tenant_id, days)
     for (day, name), amount in spend_by_day(of, SPEND_BY[by]).items():
         yield day, name, amount
 

@@ -24,6 +24,7 @@ from allocation.features.insights.services import (
     SITE_NOUNS,
     Question,
     own_figures,
+    owner_shown,
     question_read,
     span_read,
 )
@@ -198,8 +199,12 @@ class OverTime:
         return max(Decimal(1), Decimal(str((min(ends, self.ends) - since).total_seconds())))
 
     def guarantees(self) -> dict[str, Guarantee]:
-        """What is guaranteed today, by `organisation/class`: of the organisation, the project or the lab."""
+        """What is guaranteed today, by `organisation/class`: of the organisation, the project or the lab;
+        nothing for several projects."""
         of, dated = self.whose.of, guarantees_now(self.now)
+        if of and of.mine:
+            # Those of several projects need not hold at the same time as one number.
+            return {}
         rows: Iterable[tuple[UUID, str, str, int, int | None]]
         quotas, columns = Quota.objects.all(), ("gpu_class_id", "guaranteed_units", "borrow_limit_units")
         if of and of.lab:
@@ -235,7 +240,7 @@ class OverTime:
 def over_time_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -> BookingCard | None:
     """The charts over the days of the page, for those whose figures it shows; None: nothing happened."""
     question = _question(query, SITE_NOUNS if actor is None else OWN_NOUNS, now)
-    whose = own_figures(actor, query.get("project", ""), question) if actor else Whose()
+    whose = own_figures(actor, owner_shown(actor, query.get("project", "")), question) if actor else Whose()
     sums = OverTime(whose, question, now)
     queue, pauses, use = sums.queue(), sums.pauses(), sums.quota_use()
     idle = sums.idle() if actor else {}

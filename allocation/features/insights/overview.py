@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Max, Min, Q, Sum
 
@@ -28,6 +29,7 @@ from tenants.web.log import LogRow, log_lines
 from tenants.web.parts import counted
 
 LINES, READ = 6, 60
+MOST_BUDGETS = 4
 # The log of bookings has pages of its own.
 _BOOKINGS = ("booking", "series", "array", "approval", "session", "user", "token")
 _DECIDERS = (Override.Decider.TENANT_ADMIN, Override.Decider.LEAD)
@@ -46,7 +48,7 @@ def overview_of(actor: Actor, whose: Whose, now: datetime) -> dict[str, Any]:
     base = f"/t/{actor.tenant_slug}/"
     return {
         "in_use": _in_use(actor, whose, now),
-        "money": _money(actor, whose, now),
+        "budgets": _budgets(actor, whose, now),
         "tasks": [*_tasks(actor, base, now), *tasks_of(actor, now)],
         "changes": _together(log_lines(actor.tenant_id, now - _DAY, _BOOKINGS, READ, base)),
         "sees_log": actor.is_tenant_admin,
@@ -108,15 +110,26 @@ def _in_use(actor: Actor, whose: Whose, now: datetime) -> Now:
     )
 
 
-def _money(actor: Actor, whose: Whose, now: datetime) -> MoneyCard | None:
-    """The budget of the organisation, or of the project whose figures are shown."""
+def _budgets(actor: Actor, whose: Whose, now: datetime) -> list[tuple[str, MoneyCard]]:
+    """The budget of the organisation, or the first ones of the projects whose figures are shown, with
+    the names of several."""
     today = now.astimezone(UTC).date()
     rows = Budget.objects.filter(tenant_id=actor.tenant_id, starts__lte=today, ends__gt=today)
-    project = whose.of.project if whose.of else None
-    rows = rows.filter(level="tenant") if project is None else rows.filter(level="project", project=project)
-    budget = rows.order_by("starts", "id").first()
-    money = history_of_budget(budget, now) if budget else None
-    return money_card(money, actor.tenant_slug) if money else None
+    projects = whose.of.projects if whose.of else None
+    if projects is None:
+        rows = rows.filter(level="tenant")
+    else:
+        rows = rows.filter(level="project", project__in=projects)
+    found: dict[UUID | None, Budget] = {}
+    for row in rows.select_related("project").order_by("project__name", "starts", "id"):
+        found.setdefault(row.project_id, row)
+    shown = [(row, history_of_budget(row, now)) for row in [*found.values()][:MOST_BUDGETS]]
+    is_one = projects is None or len(projects) == 1
+    return [
+        ("" if is_one or row.project is None else row.project.name, money_card(money, actor.tenant_slug))
+        for row, money in shown
+        if money is not None
+    ]
 
 
 def _tasks(actor: Actor, base: str, now: datetime) -> Iterator[Task]:

@@ -42,6 +42,7 @@ from allocation.features.insights.services import (
     Question,
     Span,
     own_figures,
+    owner_shown,
     owners_of,
     question_read,
     rows_of,
@@ -58,6 +59,7 @@ from allocation.features.insights.tiles import (
     units_shown,
     went_shown,
 )
+from allocation.queries.bookings.money.statements import MINE
 from allocation.queries.fleet.catalogue import names_of_use
 from billing.focus import csv_row
 from billing.price_books import currency_latest
@@ -118,7 +120,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
     if asks_for_cards(request):
         return cards_page(request, actor, now)
     question = _read(request, OWN_NOUNS, now)
-    whose = own_figures(actor, request.GET.get("project", ""), question)
+    whose = own_figures(actor, owner_shown(actor, request.GET.get("project", "")), question)
     tenant = Tenant.objects.get(id=actor.tenant_id)
     owner = whose.of.owner if whose.of else ""
     marks = (
@@ -135,7 +137,7 @@ def insights(request: HttpRequest, actor: Actor) -> HttpResponse:
         "owner": owner,
         "rows": bookings_address(actor, owner),
         "compare": f"/t/{actor.tenant_slug}/insights/compare?{urlencode({'project': owner})}",
-        "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': owner})}",
+        "mail": f"/t/{actor.tenant_slug}/reports?{urlencode({'project': '' if owner == MINE else owner})}",
         "is_site": False,
     }
     return render(request, "insights/page.html", context)
@@ -164,7 +166,7 @@ def insights_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Returns the rows of the page, by step and noun."""
     now = timezone.now()
     question = _read(request, OWN_NOUNS, now)
-    whose = own_figures(actor, request.GET.get("project", ""), question)
+    whose = own_figures(actor, owner_shown(actor, request.GET.get("project", "")), question)
     return _csv(rows_of(whose, question, now))
 
 
@@ -181,10 +183,10 @@ def site_insights_csv(request: HttpRequest, operator: User) -> HttpResponse:
 @require_safe
 @tenant_page
 def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Shows an admin the organisation and a lead their first project, of four weeks and of now."""
+    """Shows an admin the organisation and a lead their projects, of four weeks and of now."""
     now = timezone.now()
     question = question_read(None, None, "class", "day", OWN_NOUNS, now)
-    whose = own_figures(actor, "", question)
+    whose = own_figures(actor, owner_shown(actor, ""), question)
     context = _overview(actor.tenant_id, whose, question, now) | overview_of(actor, whose, now)
     name = whose.of.name if whose.of else ""
     context["whose"] = name or Tenant.objects.get(id=actor.tenant_id).name

@@ -151,13 +151,18 @@ def _question(call: ApiView, nouns: tuple[str, ...]) -> Question:
     return question_read(query.get("from"), query.get("to"), query["by"], query["step"], nouns, call.now)
 
 
+_OWNER = Text(
+    max_length=40, required=False, default="", help_text="A project, `lab:` and a lab, or `projects:mine`."
+)
+
+
 @rest.rows(
     "kpis",
     "GPU-hours, use, energy, waits, pauses and spend over time",
     KpiOut,
     query=_query(
         OWN_NOUNS,
-        project=Text(max_length=40, required=False, default="", help_text="A project, or `lab:` and a lab."),
+        project=_OWNER,
     ),
     kind="statement",
 )
@@ -242,7 +247,7 @@ def _period(call: ApiView, whose: Whose, question: Question, changes: Sequence[R
     "Compare two periods, with what else changed in them",
     PeriodOut,
     query=_comparison_query(
-        project=Text(max_length=40, required=False, default="", help_text="A project, or `lab:` and a lab."),
+        project=_OWNER,
     ),
     kind="statement",
 )

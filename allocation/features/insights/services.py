@@ -7,13 +7,13 @@ from decimal import Decimal
 
 from allocation.features.insights.figures import STEPS, Figures, Table, Whose, figures_of, steps_of, sum_of
 from allocation.queries.bookings.money.statement_files import month_read, statement_read
-from allocation.queries.bookings.money.statements import LAB
+from allocation.queries.bookings.money.statements import LAB, MINE, StatementOf
 from allocation.words.refusals import refusal_text
 from billing.price_books import currency_latest
 from billing.rules import Period, money_text, month_of
 from tenants.access import Actor
 from tenants.lab_queries import labs_led, labs_read, projects_seen
-from tenants.platform.errors import invalid
+from tenants.platform.errors import invalid, missing
 
 OWN_NOUNS = ("class", "project", "person", "tier")
 SITE_NOUNS = ("class", "tenant", "tier")
@@ -132,21 +132,37 @@ def _is_possible(day: date) -> bool:
 
 def own_figures(actor: Actor, owner: str, question: Question) -> Whose:
     """Whose figures a member gets: of a project, of a lab as `lab:physics` (its leads and tenant
-    admins), or of all (tenant admins; for others their first project).
+    admins), of all that they have as `projects:mine`, or of all (tenant admins; for others their first
+    project).
 
     Raises:
         Refused: `not_found` or `not_allowed`.
     """
+    if owner == MINE:
+        mine = tuple(projects_seen(actor, labs_led(actor)))
+        if not mine:
+            raise missing("project", "project")
+        return Whose(actor.tenant_id, StatementOf(actor.tenant_id, question.days, mine=mine))
     return Whose(actor.tenant_id, statement_read(actor, question.days, owner))
+
+
+def owner_shown(actor: Actor, asked: str) -> str:
+    """Whose figures pages show: those that are asked for, or all of the person."""
+    return asked or ("" if actor.is_tenant_admin or not _has_several(actor) else MINE)
 
 
 def owners_of(actor: Actor) -> list[tuple[str, str]]:
     """Whose figures the person may choose, with their names."""
+    everything = ("", "The whole organisation") if actor.is_tenant_admin else (MINE, "All my projects")
     return [
-        *([("", "The whole organisation")] if actor.is_tenant_admin else []),
+        *([everything] if actor.is_tenant_admin or _has_several(actor) else []),
         *((f"{LAB}{each.slug}", f"{each.name} (lab)") for each in labs_read(actor)),
         *((each.slug, each.name) for each in projects_seen(actor, labs_led(actor))),
     ]
+
+
+def _has_several(actor: Actor) -> bool:
+    return projects_seen(actor, labs_led(actor)).count() > 1
 
 
 def rows_of(whose: Whose, question: Question, now: datetime) -> list[tuple[date, str, Figures]]:

@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from allocation.models import Decision, Gpu, PolicyVersion
 from allocation.rules.states import State
-from tenants.models import Invitation, Quota, Role, Webhook
-from tests.api.builders import Site
-from tests.builders_allocation import HOUR, a_booking, an_allocation
+from tenants.models import Invitation, Membership, Quota, Role, Webhook
+from tests.api.builders import Site, said
+from tests.builders import a_project
+from tests.builders_allocation import HOUR, a_booking, a_budget, an_allocation
 from tests.features.insights.test_insights import lived
 from tests.roles import as_owner, as_system
 from tests.web.flat import flat
@@ -85,6 +86,40 @@ def test_a_lead_sees_the_first_project_and_a_researcher_has_no_part_on_the_start
     assert "Since yesterday" not in shown, "the log is for admins"
     assert "data-live-now" in page(site, "lead", f"{base}/")
     assert "data-live-now" not in page(site, "researcher", f"{base}/")
+
+
+def test_a_lead_of_two_projects_sees_both_together_and_nothing_of_a_third(site: Site) -> None:
+    now, base = timezone.now().replace(microsecond=0), f"/t/{site.tenant.slug}"
+    with as_owner():
+        third = a_project(site.tenant, "third")
+        Membership.objects.create(tenant=site.tenant, project=third, user=site.people["lead"], role=Role.LEAD)
+        budgets = [a_budget(each, "1000") for each in (third, site.hidden)]
+    with as_system():
+        gpus = list(Gpu.objects.order_by("number"))
+    for gpu, project in zip(gpus, (site.project, third, site.hidden), strict=False):
+        owner = site.people["researcher"].pk
+        booking = a_booking(project, owner, state=State.ACTIVE, starts=now - HOUR, now=now - HOUR, held="0")
+        an_allocation(booking, gpu, starts=now - HOUR, ends=now + HOUR, state="active")
+    shown = page(site, "lead", f"{base}/overview")
+    assert now_of(shown).startswith("2GPUsinusenow·2running")
+    assert "All my projects" in shown
+    assert re.findall(r'<h2 id="(money-\d)">Budget for', shown) == ["money-1", "money-2"]
+    assert budgets[0].project is not None
+    assert f'<span class="sub">{budgets[0].project.name}</span>' in shown
+    insights = page(site, "lead", f"{base}/insights")
+    assert '<option value="projects:mine" selected>' in insights
+    one = page(site, "lead", f"{base}/insights?project=third")
+    hours = [float(tile(each, "GPU-hours").split()[0]) for each in (insights, one)]
+    assert hours == [pytest.approx(2, abs=0.1), pytest.approx(1, abs=0.1)]
+    for address in ("insights?part=cards", "insights/compare", "insights.csv"):
+        client = Client()
+        client.force_login(site.people["lead"])
+        assert client.get(f"{base}/{address}").status_code == 200
+    # Who has one project reads that; who has none is refused.
+    assert "projects:mine" not in page(site, "researcher", f"{base}/insights")
+    answer = said(site.lead.get("kpis", project="projects:mine"))
+    assert sum(float(each["gpu_hours"]) for each in answer["items"]) == pytest.approx(2, abs=0.1)
+    assert said(site.outsider.get("kpis", project="projects:mine"))["items"] == []
 
 
 def test_what_waits_for_an_answer_is_counted_for_who_can_give_it(site: Site) -> None:

@@ -131,20 +131,27 @@ _OF_MIXED = _LINES.format(which=f"{_OF_MONTH} AND b.ask ? 'groups'")
 CHUNK = 2_000
 LAB = "lab:"
 """Before the slug of a lab, it is the owner of a statement in addresses."""
+MINE = "projects:mine"
+"""All projects of a person together, as the owner of figures in addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementOf:
-    """Whose statement it is: a tenant's month, of all projects, of one, or of those of a lab."""
+    """Whose statement it is: a tenant's month, of all projects, of one, of those of a lab, or of those
+    that a person has (`mine`)."""
 
     tenant_id: UUID
     month: Period
     project: Project | None = None
     lab: Lab | None = None
+    mine: tuple[Project, ...] = ()
 
     @property
     def owner(self) -> str:
-        """Its owner as addresses have it: `folding`, `lab:physics`, or empty for all projects."""
+        """Its owner as addresses have it: `folding`, `lab:physics`, `projects:mine`, or empty for all
+        projects."""
+        if self.mine:
+            return MINE
         if self.lab is not None:
             return f"{LAB}{self.lab.slug}"
         return self.project.slug if self.project else ""
@@ -152,12 +159,16 @@ class StatementOf:
     @property
     def name(self) -> str:
         """The name of the project or lab; empty for all projects."""
+        if self.mine:
+            return "All my projects"
         owner = self.project or self.lab
         return owner.name if owner else ""
 
     @property
     def projects(self) -> list[UUID] | None:
         """The projects that it counts, those that the lab has now; None: all."""
+        if self.mine:
+            return [each.id for each in self.mine]
         if self.lab is not None:
             return list(Project.objects.filter(lab=self.lab).values_list("id", flat=True))
         return [self.project.id] if self.project else None
