@@ -145,8 +145,6 @@ def pool_refusal(options: argparse.Namespace) -> str:
         return ""
     if options.engine != "slurm":
         return "--granularity pool is for --engine slurm"
-    if options.slurmrestd:
-        return "--granularity pool needs Slurm's commands: leave out --slurmrestd"
     if options.nodes:
         return "--granularity pool takes all nodes of the reservation: leave out --nodes"
     return ""

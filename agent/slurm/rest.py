@@ -118,12 +118,13 @@ class SlurmRest:
             "no_requeue": True,
             "nodes": [1, 1],
             "tasks": 1,
-            # Not in the published schema, which has no list of nodes; taken as sbatch's option.
-            "nodelist": job.node,
             "gres": gres_text(job.gpus),
             "time_limit": job.minutes,
         }
         chosen = {
+            # Not in the published schema, which has no list of nodes; taken as sbatch's option.
+            "nodelist": job.node,
+            "exclude_nodes": ",".join(job.excluded),
             "cpus_per_task": job.cores,
             "memory_per_node": job.memory_mb,
             "partition": self.partition,
