@@ -1,6 +1,6 @@
 """What observed jobs add up to: hours of demand, use over time, and what Slurm and the ledger count."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -13,6 +13,7 @@ from django.db.models import Min
 from allocation.features.clusters.models import ObservedCluster, ObservedJob
 from allocation.models.bookings import booking_label
 from allocation.points import DemandHours
+from allocation.points.outside import Columns, OutsideUse
 from allocation.web.parts.times import length_words
 
 # A job starts before its booking is handed over, and leaves a little later.
@@ -50,6 +51,16 @@ WHERE NOT j.is_booking AND j.started < %(ends)s AND {_END} > %(starts)s
   AND (%(projects)s::uuid[] IS NULL OR j.project_id = ANY(%(projects)s))
 GROUP BY 1, 2, 3
 ORDER BY 1, 5 DESC, 2, 3
+"""  # noqa: S608
+_IN_COLUMNS = f"""
+SELECT j.cluster_id, coalesce(g.label, j.gpu_type, ''), c.number,
+  sum(j.gpus * extract(epoch FROM least({_END}, c.upper) - greatest(j.started, c.lower))), max(j.read_at)
+FROM unnest(%(lowers)s::timestamptz[], %(uppers)s::timestamptz[]) WITH ORDINALITY AS c(lower, upper, number)
+JOIN allocation_observedjob j ON NOT j.is_booking AND j.started < c.upper AND {_END} > c.lower
+LEFT JOIN tenants_gpuclass g ON g.slug = j.gpu_class_id
+WHERE %(projects)s::uuid[] IS NULL OR j.project_id = ANY(%(projects)s)
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
 """  # noqa: S608
 _LEDGER = """
 WITH w AS (SELECT tstzrange(%(starts)s, %(ends)s) AS span),
@@ -138,6 +149,30 @@ def use_of(
         Use(slug, account, gpu_class, jobs, _hours(hours), round(wait))
         for slug, account, gpu_class, jobs, hours, wait in rows
     ]
+
+
+def use_in_columns(projects: Collection[UUID] | None, columns: Columns) -> list[OutsideUse]:
+    """GPUs in use outside of bookings; see allocation.points.outside. What began after the records were
+    read last is not known."""
+    facts = {
+        "lowers": [starts for starts, _ in columns],
+        "uppers": [ends for _, ends in columns],
+        "projects": None if projects is None else list(projects),
+    }
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    read: dict[str, datetime] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_COLUMNS, facts)
+        for cluster, kind, number, seconds, at in cursor.fetchall():
+            found.setdefault((cluster, kind), {})[number - 1] = float(seconds)
+            read[cluster] = max(at, read.get(cluster, at))
+    uses = []
+    for (cluster, kind), sums in found.items():
+        known = (min(ends, read[cluster]) - starts for starts, ends in columns)
+        lengths = [each.total_seconds() for each in known]
+        gpus = tuple(sums.get(n, 0.0) / each if each > 0 else None for n, each in enumerate(lengths))
+        uses.append(OutsideUse(cluster, kind, gpus))
+    return uses
 
 
 def differences_of(cluster: ObservedCluster, starts: datetime, ends: datetime) -> list[Difference]:

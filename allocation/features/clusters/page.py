@@ -15,7 +15,8 @@ from allocation.features.clusters.services import (
     clusters_read,
     type_assign,
 )
-from allocation.points import FIGURE_CARDS, BookingCard
+from allocation.points import FIGURE_CARDS, STATEMENT_CARDS, BookingCard
+from allocation.queries.bookings.money.statements import StatementOf
 from billing.rules import Period
 from tenants.access import Actor, PlatformActor
 from tenants.models import GpuClass, Project
@@ -69,7 +70,15 @@ def cluster_card(actor: Actor | None, query: Mapping[str, str], now: datetime) -
     return BookingCard(TEMPLATE, {"rows": rows, "days": days, "last": last}) if rows else None
 
 
+def statement_card(actor: Actor, of: StatementOf, now: datetime) -> BookingCard | None:
+    """What ran outside of bookings in the month of a statement, of its projects; it is not charged."""
+    rows = use_of(of.month.first_second, of.month.last_second, projects=of.projects)
+    last = of.month.ends - timedelta(days=1)
+    return BookingCard(TEMPLATE, {"rows": rows, "days": of.month, "last": last}) if rows else None
+
+
 FIGURE_CARDS.append(cluster_card)
+STATEMENT_CARDS.append(statement_card)
 urlpatterns = [
     operator_form_page("clusters", "ops-clusters", "clusters/page.html", _all, area=Area.FLEET),
     operator_form_page(

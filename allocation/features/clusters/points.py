@@ -1,11 +1,13 @@
-"""What observed clusters add to the core: demand, their use, metrics, sentences and words of the log."""
+"""What observed clusters add to the core: demand, their use on the timeline, metrics, sentences and words
+of the log."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from allocation.features.clusters.figures import demand_of_jobs, demand_since
+from allocation.features.clusters.figures import demand_of_jobs, demand_since, use_in_columns
 from allocation.features.clusters.models import ObservedCluster
 from allocation.points import DEMAND_SOURCES, METRICS, DemandSource
+from allocation.points.outside import OUTSIDE_USES
 from allocation.words.refusals import sentences_add
 from tenants.rules.audit_words import ACTIONS
 from wire.exposition import Metric, Value
@@ -24,6 +26,7 @@ def cluster_metrics(now: datetime) -> Iterator[Metric]:
 
 DEMAND_SOURCES.append(DemandSource(demand_of_jobs, demand_since))
 METRICS.append(cluster_metrics)
+OUTSIDE_USES.append(use_in_columns)
 sentences_add(
     {
         "job_times": "The times of job %(number)s are not in order: submitted, started, ended.",

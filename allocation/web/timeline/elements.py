@@ -3,7 +3,7 @@
 A page has thousands of bars, cells and rows; a template takes ten times as long for them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from html import escape
@@ -11,6 +11,7 @@ from html import escape
 from django.templatetags.static import static
 from django.utils.safestring import SafeString
 
+from allocation.points.outside import OutsideUse
 from allocation.web.timeline.span import Span
 from tenants.web.parts import icon
 
@@ -59,8 +60,8 @@ class Cell:
 class Row:
     """A row of the treegrid.
 
-    `kind` is node, gpu, slot or wait. `calendar` is the address of a GPU's days. `is_chosen` when
-    the address says whether its slot rows are open.
+    `kind` is node, gpu, slot, wait, or out for what runs outside of the portal. `calendar` is the
+    address of a GPU's days. `is_chosen` when the address says whether its slot rows are open.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class ViewOptions:
     `free` filters by hours. `open_nodes` names open nodes, GPUs with open slot rows (`node/6`) and
     with closed ones (`node/6-`); None uses the default. `gangs` counts the whole GPUs of each
     booking in each of its windows. `hues` are the colours of organisations by slug, for operators.
+    `outside` is what clusters use that the portal only reads.
     """
 
     span: Span
@@ -110,6 +112,7 @@ class ViewOptions:
     prices: dict[str, str]
     gangs: Mapping[Gang, int] = field(default_factory=dict)
     hues: Mapping[str, str] = field(default_factory=dict)
+    outside: Sequence[OutsideUse] = ()
 
 
 def percent_text(share: float) -> str:
@@ -166,7 +169,7 @@ def _label(row: Row) -> str:
         )
     elif row.kind == "slot":
         first = '<i class="mem"></i>'
-    if row.kind == "wait":
+    if row.kind in ("wait", "out"):
         name = f'<span class="nm">{name}</span>'
     elif row.calendar:
         name = f'<a href="{escape(row.calendar)}" tabindex="-1">{name}</a>'

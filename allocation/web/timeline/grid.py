@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from allocation.points.outside import OutsideUse
 from allocation.queries.bookings.timelines.rows import (
     SLOTS,
     Block,
@@ -40,7 +41,7 @@ CLOSED_FROM = timedelta(days=3)
 
 
 def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
-    """Returns one group per class and rack, then the waiting bookings."""
+    """Returns one group per class and rack, then the waiting bookings, and what runs outside."""
     opened = _open_nodes(timeline, look)
     look = replace(look, gangs=gangs_of(timeline))
     waiting = timeline.waitlisted
@@ -48,6 +49,10 @@ def grid_groups(timeline: Timeline, look: ViewOptions) -> list[Group]:
     if timeline.waiting:
         rows = [_waiting_row(row, look) for row in timeline.waiting]
         groups.append(Group("waiting", "Waiting", "dashed bars show the planned place and start", rows))
+    if look.outside:
+        rows = [_outside_row(use) for use in look.outside]
+        note = "mean number of GPUs in use by jobs of other clusters"
+        groups.append(Group("outside", "Outside of the portal", note, rows))
     return groups
 
 
@@ -345,6 +350,16 @@ def _waiting_row(waiting: WaitingRow, look: ViewOptions) -> Row:
         end=booking.tier,
         bars=[waiting_bar(waiting, look)],
     )
+
+
+def _outside_row(use: OutsideUse) -> Row:
+    cells = [Cell("fx" if not gpus else "out", _gpus_text(gpus)) for gpus in use.gpus]
+    return Row("out", f"out/{use.cluster}/{use.kind}", 2, use.cluster, use.kind, cells=cells)
+
+
+def _gpus_text(gpus: float | None) -> str:
+    """The mean of a column in few characters: `12`, `0.5`; empty where nothing is known or used."""
+    return "" if not gpus else f"{gpus:.0f}" if gpus >= 9.5 else f"{gpus:.1f}".removesuffix(".0")
 
 
 def _cells(gpus: Sequence[GpuRow], look: ViewOptions) -> list[Cell]:

@@ -9,6 +9,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.points.outside import outside_uses
 from allocation.queries.bookings.timelines.rows import Timeline
 from allocation.queries.bookings.timelines.site import Shown, site_timeline_read
 from allocation.services.quotes.free_times import free_times_read
@@ -55,6 +56,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
         free=free_hours(address.get("free")),
         prices=prices_read(now),
         hues=hues,
+        outside=outside_uses(None, span.columns()),
     )
     context = {
         "is_site": True,

@@ -12,6 +12,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from allocation.points.outside import outside_uses
 from allocation.queries.bookings.timelines.rows import GpuRow, Timeline
 from allocation.queries.bookings.timelines.timeline import timeline_read
 from allocation.services.quotes.free_times import free_times_read
@@ -101,6 +102,7 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         open_nodes=opened_nodes(address.get("open")),
         free=free_hours(address.get("free")),
         prices=prices_read(now),
+        outside=outside_uses(None if actor.is_tenant_admin else actor.roles, span.columns()),
     )
     context = view_context(timeline, look, address)
     if request.GET.get("part") == "grid":

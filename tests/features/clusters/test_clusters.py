@@ -1,5 +1,6 @@
 """Records of another cluster: kept once, counted in forecasts and figures, compared, shown to their own."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -237,3 +238,56 @@ def test_the_database_refuses_a_job_that_ends_before_it_starts(site: Site) -> No
     sent(site, a_job(an_hour() - 5 * HOUR))
     with as_system(), pytest.raises(IntegrityError, match="observed_job_times"), transaction.atomic():
         ObservedJob.objects.update(ended=an_hour() - 50 * HOUR)
+
+
+def outside_row(site: Site, who: str, since: datetime) -> list[str] | None:
+    """The GPUs of each column of the row of cluster main on a reader's timeline; None: there is no row."""
+    client = Client()
+    client.force_login(site.people[who])
+    tenant = site.other_project.tenant if who == "outsider" else site.tenant
+    page = client.get(f"/t/{tenant.slug}/timeline", {"from": since.isoformat(), "part": "grid"})
+    assert page.status_code == 200
+    shown = flat(page.content.decode())
+    found = re.search(r'<div class="tl-row out".*?<div class="dens".*?>(.*?)</div>', shown)
+    return None if found is None else re.findall(r"<span[^>]*>(.*?)</span>", found[1])
+
+
+def test_the_timeline_has_what_runs_outside_for_those_whose_it_is(site: Site) -> None:
+    """Two GPUs for an hour and a half, one more for a quarter of an hour; the future is not known."""
+    starts = an_hour() - 3 * HOUR
+    sent(
+        site,
+        a_job(starts, 1.5),
+        a_job(starts, 0.25, number="4712", gpus=1),
+        a_job(starts, 3, number="4713", account="chemistry"),
+        a_job(starts + 2.5 * HOUR, number="4714", ended=None, state="RUNNING"),
+    )
+    assigned(site)
+    row = outside_row(site, "lead", starts - HOUR)
+    assert row is not None
+    assert row[:6] == ["", "2.2", "1", "1", "2", ""]
+    # Nothing is known of the time after the records were read.
+    assert set(row[6:]) == {""}
+    assert outside_row(site, "outsider", starts - HOUR) is None
+    client = Client()
+    client.force_login(site.people["operator"])
+    page = client.get("/ops/timeline", {"from": (starts - HOUR).isoformat(), "part": "grid"})
+    # Operators also see what no project has.
+    cells = flat(page.content.decode()).partition("tl-row out")[2].partition('class="dens"')[2]
+    assert re.findall(r"<span[^>]*>(.*?)</span>", cells)[:5] == ["", "4.2", "3", "3", "2"]
+
+
+def test_a_statement_has_what_ran_outside_without_a_charge(site: Site) -> None:
+    first = an_hour().replace(day=1, hour=0)
+    sent(site, a_job(first - 2 * HOUR, 3), a_job(first, 0.5, number="4712", account="chemistry"))
+    assigned(site)
+    client = Client()
+    client.force_login(site.people["lead"])
+    page = f"/t/{site.tenant.slug}/statements"
+    shown = flat(client.get(page, {"month": f"{first:%Y-%m}", "project": "folding"}).content.decode())
+    before = flat(client.get(page, {"month": f"{first - HOUR:%Y-%m}", "project": "folding"}).content.decode())
+    for text, hours in ((shown, "2"), (before, "4")):
+        card = text.partition('id="clusters"')[2].partition("</section>")[0]
+        assert "not charged" in card
+        assert f">{hours}" in card
+        assert "chemistry" not in card
