@@ -110,10 +110,16 @@ def local_body(found: QueueNames, notes: Mapping[str, str]) -> Object:
 
 
 def hard_of(parts: Iterable[tuple[DesiredAllocation, str]], node: SeenNode) -> dict[str, str]:
-    """Returns what the pods of a booking may request where it is no queue. A quota that is for one
-    PriorityClass can't count the local disk."""
-    found = quotas_of(parts, node)
+    """Returns what the pods of a booking may request where it is no queue. A quota does not limit what it
+    does not name, so it says 0 of the node's other GPUs. One that is for one PriorityClass can't count
+    the local disk."""
+    found = dict.fromkeys(node.capacity, "0") | quotas_of(parts, node)
     return {f"requests.{name}": count for name, count in found.items() if name != "ephemeral-storage"}
+
+
+def is_equal(one: Quotas, other: Quotas) -> bool:
+    """Returns whether two limits are the same, however they are written; one that is not named is none."""
+    return one.keys() == other.keys() and is_same(one, other)
 
 
 def rank_body(name: str, booking: str, notes: Mapping[str, str]) -> Object:

@@ -18,7 +18,7 @@ from agent.kubernetes.bodies import (
     event_body,
     hard_of,
     holder_body,
-    is_same,
+    is_equal,
     moment,
     notice_notes,
     quota_body,
@@ -174,7 +174,7 @@ class BookingQuotas(BookingParts):
         if quota.is_ending:
             raise RetryLater(f"the ResourceQuota {quota.name} is being deleted")
         change: Object = {}
-        if not is_same(quota.hard, hard) and (begins or not quota.is_held):
+        if not is_equal(quota.hard, hard) and (begins or not quota.is_held):
             change["spec"] = {"hard": dict.fromkeys(quota.hard) | dict(hard)}
         if quota.annotations.get(names.ENDS) != notes[names.ENDS]:
             change["metadata"] = {"annotations": notes}

@@ -26,6 +26,8 @@ from tests.kubernetes.store import JOBS, Refusal
 
 pytestmark = pytest.mark.faults
 
+SLICES = "nvidia.com/mig-1g.10gb"
+
 
 @pytest.fixture(autouse=True)
 def _without_kueue(server: ApiServer, site: Site, controllers: Controllers) -> None:
@@ -72,8 +74,9 @@ def test_a_booking_is_a_quota_whose_devices_are_held_until_people_use_them(
     desk.book("BK-7", 0, 1)
     desk.await_ready("BK-7")
     hard = hard_of(server, "bk-7.n1")
-    assert hard["requests.nvidia.com/gpu"] == "2"
-    assert set(hard) == {"requests.nvidia.com/gpu", "requests.cpu", "requests.memory"}
+    # Nothing that the node offers is without a limit.
+    assert (hard["requests.nvidia.com/gpu"], hard[f"requests.{SLICES}"]) == ("2", "0")
+    assert set(hard) == {f"requests.{name}" for name in ("nvidia.com/gpu", SLICES, "cpu", "memory")}
     assert holders(server, "BK-7") == 2
     # A pod of others finds the free devices, and not the booked ones.
     site.namespace("others")
@@ -225,6 +228,11 @@ def test_a_class_is_for_pods_of_its_namespace_on_its_node(desk: Desk, server: Ap
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     with pytest.raises(Refusal, match=r"exceeded quota: bk-3\.n1"):
         server.store.create(api.PODS, {"metadata": {"name": "more"}, "spec": spec}, TEAM)
+    # Nor anything of another kind.
+    uses = {SLICES: "1", "cpu": "1m", "memory": "1Mi"}
+    spec["containers"][0]["resources"] = {"requests": uses, "limits": uses}
+    with pytest.raises(Refusal, match=r"exceeded quota: bk-3\.n1"):
+        server.store.create(api.PODS, {"metadata": {"name": "other"}, "spec": spec}, TEAM)
     desk.release("BK-3")
 
 
