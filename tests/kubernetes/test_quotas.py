@@ -9,9 +9,9 @@ from agent.kubernetes import api
 from agent.kubernetes.api import Access, KubernetesApi
 from agent.kubernetes.cluster import KubernetesCluster, site_read
 from agent.kubernetes.gpu import KubernetesGpus
+from agent.kubernetes.holders import HeldQuotas
 from agent.kubernetes.names import ENDS, HOLDS, PAUSE_AT
 from agent.kubernetes.parts import PartSettings
-from agent.kubernetes.quotas import BookingQuotas
 from agent.plan.targets import GpuTarget, Task
 from agent.ports.gpu import RetryLater
 from tests.agent.builders import HOUR, a_whole
@@ -31,7 +31,8 @@ SLICES = "nvidia.com/mig-1g.10gb"
 
 @pytest.fixture(autouse=True)
 def _without_kueue(server: ApiServer, site: Site, controllers: Controllers) -> None:
-    server.has_kueue = controllers.is_kueue_up = False
+    server.way, controllers.is_kueue_up = "quota", False
+    server.lacks.add(api.KUEUE)
     site.plain()
 
 
@@ -315,10 +316,10 @@ def test_a_lost_node_and_a_silent_server_are_never_empty(desk: Desk, server: Api
 
 def test_no_class_is_made_before_its_quota_is_in_force(server: ApiServer, controllers: Controllers) -> None:
     controllers.counts_quotas = False
-    cluster = KubernetesCluster(KubernetesApi(Access(server.url)), has_kueue=False)
+    cluster = KubernetesCluster(KubernetesApi(Access(server.url)), way="quota")
     gpus = KubernetesGpus(cluster, "n1", site_read(cluster.api), {})
     settings = PartSettings(node="n1", slot_of=gpus.slot, resource_of=gpus.resource)
-    gpus.queues = quotas = BookingQuotas(cluster, settings, namespace=HOLDERS, image="pause")
+    gpus.queues = quotas = HeldQuotas(cluster, settings, namespace=HOLDERS, image="pause")
     wanted = a_whole("a", booking="BK-1")
 
     def try_allow() -> str:
