@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.kubernetes import api
-from agent.kubernetes.api import Access, KubernetesApi
+from agent.kubernetes.api import Access, KubernetesApi, Object
 from agent.kubernetes.cluster import KubernetesCluster
 from agent.kubernetes.names import NODE_GROUP
 from agent.kubernetes.volcano import GangQueues
@@ -59,6 +59,46 @@ def limits(server: ApiServer, of: str = GPU) -> str:
 def state(server: ApiServer) -> str | None:
     found = server.store.find(api.GANG_QUEUES, QUEUE)
     return None if found is None else found.get("status", {}).get("state")
+
+
+def unchecked(server: ApiServer, group: Object, namespace: str) -> None:
+    """Makes a group that no policy or webhook has seen."""
+    admit, server.store.admit = server.store.admit, lambda resource, data: None
+    server.store.create(api.GROUPS, group, namespace)
+    server.store.admit = admit
+
+
+def test_a_booking_begins_when_volcano_has_opened_its_queue(
+    server: ApiServer, site: Site, node: OneNode, other: OneNode, controllers: Controllers
+) -> None:
+    controllers.is_volcano_up = False
+    first, second = (0, a_whole("a", booking="BK-1")), (0, a_whole("b", booking="BK-1"))
+    late = "Volcano has not opened its queue yet"
+    seen(lambda: node.try_allow(first) == late)
+    for said in ("Closed", "Closing", "Unknown"):
+        server.store.patch(api.GANG_QUEUES, QUEUE, {"status": {"state": said}})
+        seen(lambda said=said: node.cluster.view().gang_queues[QUEUE].state == said)  # type: ignore[misc]
+        assert node.try_allow(first) == late
+        # One command at a time.
+        (command,) = server.store.all(api.COMMANDS)
+        assert (command["action"], command["target"]["name"]) == ("OpenQueue", QUEUE)
+    controllers.is_volcano_up = True
+    node.allowed(first)
+    other.allowed(second)
+    seen(lambda: node.follow(first) == [] and limits(server) == "2")
+    # Its pods end no pods of others.
+    policies = {each["preemptionPolicy"] for each in server.store.all(api.RANKS)}
+    assert policies == {"Never"}
+    # What ends counts no more, also while Volcano has not closed the queue.
+    controllers.is_volcano_up = False
+    site.pod("train", TEAM, "n1")
+    server.store.patch(api.PODS, "train", {"spec": {"priorityClassName": f"{QUEUE}.n1"}}, TEAM)
+    site.ready("n1", ready=False)
+    seen(lambda: len(node.queues.pods_of(node.cluster.view().parts[f"{QUEUE}.n1"], node.cluster.view())) == 1)
+    node.follow(first, ending=True)
+    node.queues.end(0, force=False)
+    seen(lambda: other.follow(second) == [] and limits(server) == "1")
+    assert "pods" not in server.store.get(api.GANG_QUEUES, QUEUE)["spec"]["capability"]
 
 
 def test_a_job_of_volcano_begins_on_two_nodes_at_once(
@@ -125,6 +165,9 @@ def test_a_booking_begins_elsewhere_while_its_lost_node_is_not_empty(
         assert not node.is_empty(before)
         assert other.follow(after) == []
     assert (state(server), limits(server), site.running(TEAM)) == ("Open", "1", ["n1"])
+    # Nor does it keep the next run from opening what somebody closed.
+    server.store.patch(api.GANG_QUEUES, QUEUE, {"status": {"state": "Closed"}})
+    seen(lambda: other.follow(after) == [] and state(server) == "Open")
     site.ready("n1", ready=True)
     seen(lambda: node.is_empty(before))
     assert (state(server), other.follow(after)) == ("Open", [])
@@ -135,9 +178,7 @@ def test_work_of_other_namespaces_is_refused_and_named(server: ApiServer, site: 
     site.namespace("physics", tenant="physics")
     # Made before there is such a queue, where Volcano's webhook is off.
     group = {"metadata": {"name": "early"}, "spec": {"queue": QUEUE, "minMember": 1}}
-    admit, server.store.admit = server.store.admit, lambda resource, data: None
-    server.store.create(api.GROUPS, group, "physics")
-    server.store.admit = admit
+    unchecked(server, group, "physics")
     node.allowed(held)
     assert node.follow(held) == [f"{QUEUE} has work of other namespaces: physics/early"]
     # Later it is refused, and its pods can't have the class.
@@ -219,7 +260,10 @@ def test_the_queue_of_a_pause_goes_when_nothing_waits_in_it(
     seen(lambda: node.follow() == [] and state(server) == "Closing")
     for _ in range(5):
         assert (node.follow(), state(server)) == ([], "Closing")
-    (group,) = server.store.all(api.GROUPS)
+    # What somebody else has in it keeps it not.
+    site.namespace("physics", tenant="physics")
+    unchecked(server, {"metadata": {"name": "early"}, "spec": {"queue": QUEUE}}, "physics")
+    group = next(each for each in server.store.all(api.GROUPS) if each["metadata"]["namespace"] == TEAM)
     site.finish("train", TEAM)
     server.store.remove(api.GROUPS, group["metadata"]["name"], TEAM)
     seen(lambda: node.follow() == [] and state(server) is None)
