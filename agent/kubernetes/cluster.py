@@ -46,6 +46,7 @@ from agent.kubernetes.objects import (
 )
 from agent.ports.gpu import GpuError
 from wire import DesiredAllocation
+from wire.kubernetes_names import gang_queue_name
 
 FAILING_S = 10.0
 """A watch that fails for so long makes the view none."""
@@ -290,11 +291,12 @@ def _quota_kept(data: Object) -> SeenQuota | None:
 
 
 def _gang_queue_kept(data: Object) -> SeenGangQueue | None:
-    """Somebody else's queue may have our label, but not our annotations."""
+    """Somebody else's queue may have our label, and as a copy of one our annotations, but not its name."""
     try:
-        return objects.gang_queue_read(data)
+        found = objects.gang_queue_read(data)
     except LookupError:
         return None
+    return found if found.name == gang_queue_name(found.booking) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

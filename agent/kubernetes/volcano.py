@@ -65,8 +65,6 @@ class GangQueues(BookingQuotas):
         self._others_say(queue, view)
         if queue.is_ending:
             raise RetryLater(f"the queue {name} is being deleted")
-        if queue.booking != part.queue:
-            raise OSError(f"the queue {name} belongs to {queue.booking}")
         continues = begins or not self._is_held(part, view)
         if not queue.is_closed:
             notes: dict[str, str | None] = {names.ENDS: ends}

@@ -139,6 +139,8 @@ def test_the_classes_and_policies_of_the_chart_are_those_that_the_engine_names()
         assert all(f"params.metadata.annotations['{note}']" in rule["expression"] for note in notes)
         (selects,) = binding["spec"]["paramRef"]["selector"]["matchExpressions"]
         assert selects == {"key": names.BOOKING, "operator": "Exists"}
+    # What is in a queue may be changed when its booking is over.
+    assert "oldObject.spec.queue != object.spec.queue" in policy["spec"]["matchConditions"][1]["expression"]
     kind = policy["spec"]["paramKind"]
     assert kind == {"apiVersion": api.GANG_QUEUES.version, "kind": api.GANG_QUEUES.kind}
 

@@ -319,13 +319,16 @@ def test_queues_of_the_site_are_left_alone(desk: Desk, server: ApiServer, site: 
     # Somebody's may even have the label.
     labelled = {"name": "labelled", "labels": {"gpu-portal/booking": "biology.bk-2"}}
     server.store.create(api.GANG_QUEUES, {"metadata": labelled, "spec": {}})
+    # Or be a copy of a booking's.
+    copy = {**labelled, "name": "copy", "annotations": {"gpu-portal/namespace": TEAM}}
+    server.store.create(api.GANG_QUEUES, {"metadata": copy, "spec": {}})
     desk.book("BK-3", 0)
     text = f"there is a queue {queue_of('BK-3')} of Volcano that is not the portal's"
     seen(lambda: any(text in (each.error or "") for each in desk.portal.reports()[-1].allocations))
     desk.release("BK-3")
     seen(lambda: server.store.all(api.RANKS) == server.store.all(api.QUOTAS) == [])
     found = {each["metadata"]["name"]: each for each in server.store.all(api.GANG_QUEUES)}
-    assert found.keys() == {queue_of("BK-3"), "labelled"}
+    assert found.keys() == {queue_of("BK-3"), "labelled", "copy"}
     assert found[queue_of("BK-3")]["spec"]["weight"] == 3
     assert not [each for each in server.writes if "commands" in each or "delete queues" in each]
 
