@@ -11,6 +11,7 @@ from agent.slurm.parse import hosts_expand
 from agent.slurm.scripts import OWNERS_FOLDER
 
 MOST_CORES = 1 << 14
+SCHEDULER_CONFIG = "volcano-system/volcano-scheduler-configmap"
 
 
 def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -21,7 +22,7 @@ def engine_options(parser: argparse.ArgumentParser, environment: Mapping[str, st
         choices=("device", "slurm", "kubernetes"),
         default=default("GPU_AGENT_ENGINE", "device"),
         help="device: the agent gives the GPUs of this node; slurm: Slurm gives those of many nodes, a job"
-        " for each booking; kubernetes: Kubernetes, a queue of Kueue or a quota for each booking",
+        " for each booking; kubernetes: Kubernetes, a queue or a quota for each booking",
     )
     parser.add_argument(
         "--nodes",
@@ -211,22 +212,31 @@ def kubernetes_options(parser: argparse.ArgumentParser, environment: Mapping[str
     )
     parser.add_argument(
         "--kubernetes-bookings",
-        choices=("auto", "queue", "quota"),
+        choices=("auto", "queue", "volcano", "quota"),
         default=default("GPU_AGENT_KUBERNETES_BOOKINGS", "auto"),
-        help="with kubernetes: what a booking is, a queue of Kueue, or a quota and pods that hold its devices"
-        " (default: a queue where Kueue is served)",
+        help="with kubernetes: what a booking is, a queue of Kueue, a quota with a queue of Volcano, or a"
+        " quota and pods that hold its devices (default: a queue where Kueue is served, with one of Volcano"
+        " where the chart's policy for it is, else a quota)",
     )
     parser.add_argument(
         "--kubernetes-holders",
         default=default("GPU_AGENT_KUBERNETES_HOLDERS", "gpu-agents"),
         metavar="NAMESPACE",
-        help="with kubernetes, without Kueue: of the pods that hold devices (default: gpu-agents)",
+        help="with kubernetes, without Kueue: of the pods that hold devices, or of the commands to Volcano"
+        " (default: gpu-agents)",
     )
     parser.add_argument(
         "--kubernetes-holder-image",
         default=default("GPU_AGENT_KUBERNETES_HOLDER_IMAGE", "registry.k8s.io/pause:3.10"),
         metavar="IMAGE",
         help="with kubernetes, without Kueue: what these pods run; it does nothing",
+    )
+    parser.add_argument(
+        "--kubernetes-volcano",
+        default=default("GPU_AGENT_KUBERNETES_VOLCANO", ""),
+        metavar="NAMESPACE/NAME",
+        help="with kubernetes: the ConfigMap of Volcano's scheduler, which doctor reads if it may"
+        f" (default: {SCHEDULER_CONFIG})",
     )
     for name, what in (("token", "signs in with the token"), ("ca", "trusts the certificates")):
         parser.add_argument(

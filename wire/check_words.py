@@ -20,6 +20,20 @@ CHECK_TEXTS = {
     (
         "fix_kubernetes_silent"
     ): "run the engine as a pod, or give --kubernetes-api, --kubernetes-token and --kubernetes-ca",
+    ("fix_kubernetes_volcano"): "install Volcano, and the Helm chart with kueue=false and volcano=true",
+    "fix_kubernetes_volcano_lacks": (
+        "add them to its scheduler's settings: without gang, pods of a group begin one by one; "
+        "without the others, work begins in closed queues"
+    ),
+    "fix_kubernetes_volcano_outside": (
+        "kubectl label node NODE %(label)s=NODE: the plugin lets no pod on a node without a group, "
+        "unless strict is false"
+    ),
+    "fix_kubernetes_volcano_shared": "kubectl taint node NODE %(taint)s=:NoSchedule",
+    "fix_kubernetes_volcano_unread": (
+        "see that its plugins are gang, and capacity or proportion; the Helm chart grants to read them "
+        "where volcanoNamespace names its namespace"
+    ),
     "fix_persistence_unknown": "see nvidia-smi -q -d PERFORMANCE",
     "account": "account number %(uid)s",
     "amd_hidden": "the open files of some programs can't be read",
@@ -203,6 +217,17 @@ CHECK_TEXTS = {
     "kubernetes_rights": "all are granted",
     "kubernetes_rights_missing": "not granted: %(missing)s",
     "kubernetes_silent": "%(error)s",
+    "kubernetes_volcano": "%(api)s is served, and the chart's policies are there",
+    "kubernetes_volcano_lacks": "%(config)s has no plugin %(plugins)s",
+    "kubernetes_volcano_missing": "bookings can't have queues of Volcano without %(missing)s",
+    "kubernetes_volcano_none": "%(api)s is not served",
+    "kubernetes_volcano_off": "not used",
+    ("kubernetes_volcano_outside"): "it has the plugin nodegroup, and these nodes are in no group: %(nodes)s",
+    "kubernetes_volcano_plugins": "%(plugins)s",
+    "kubernetes_volcano_queues": "not used: bookings are quotas with queues of Volcano",
+    "kubernetes_volcano_shared": "pods of others may come to %(nodes)s",
+    "kubernetes_volcano_unread": "%(config)s: %(error)s",
+    "kubernetes_volcano_unused": "%(api)s is served, and not used",
     "modes": "%(modes)s",
     "modes_none": "no GPU reported its mode",
     "module": "%(version)s",

@@ -64,7 +64,7 @@ PciePath = Literal["board", "switch", "switches", "bridge", "numa", "system"]
 """From nearest to farthest: one board, one PCIe switch, several switches, one host bridge, one
 NUMA node, across the machine."""
 HostLimits = Literal["counted", "enforced"]
-Engine = Literal["device", "slurm", "kubernetes", "quota"]
+Engine = Literal["device", "slurm", "kubernetes", "quota", "volcano"]
 """Who gives the GPUs of a node to bookings: the agent itself, or another scheduler on its behalf."""
 StepName = Literal["clear", "mode", "slice", "hand_over", "stage"]
 """Removing what was in the way, changing the GPU's mode, making the slice, giving the device to its

@@ -8,7 +8,7 @@ import hashlib
 import re
 
 RANKS = "gpu-portal."
-"""Without Kueue: what the names of bookings' PriorityClasses begin with."""
+"""Without Kueue: what the names of bookings' PriorityClasses, and of their queues of Volcano, begin with."""
 _LONGEST = 63
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _BOOKING = re.compile(r"BK-(\d{1,18})(?:_(\d{1,9}))?")
@@ -33,6 +33,11 @@ def rank_name(queue: str, node: str) -> str:
     """Returns the name of the PriorityClass of the booking's part on a node. A quota can select only
     names that fit labels."""
     return bounded(f"{RANKS}{queue}.{node.lower()}", f"{queue}/{node}")
+
+
+def gang_queue_name(queue: str) -> str:
+    """Returns the name of the booking's queue of Volcano, for example `gpu-portal.helix.bk-12`."""
+    return bounded(f"{RANKS}{queue}", queue)
 
 
 def bounded(name: str, key: str) -> str:

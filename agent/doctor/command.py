@@ -26,6 +26,7 @@ from agent.doctor.host import HostOptions, core_checks, host_checks
 from agent.doctor.kubernetes import Asked, kubernetes_checks, pod_checks
 from agent.doctor.slurm import engine_checks, slurm_checks
 from agent.engine_options import (
+    SCHEDULER_CONFIG,
     amd_option,
     charges_option,
     cores_options,
@@ -90,7 +91,13 @@ def _checks(
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
         nodes = [name for name in options.nodes.split(",") if name]
-        own = Asked(nodes, options.gpu_models, options.kubernetes_bookings, options.kubernetes_holders)
+        own = Asked(
+            nodes=nodes,
+            models=options.gpu_models,
+            way=options.kubernetes_bookings,
+            own=options.kubernetes_holders,
+            config=options.kubernetes_volcano or SCHEDULER_CONFIG,
+        )
         return [*pod_checks(asked), *kubernetes_checks(api, own)]
     if options.host_cores:
         return [*host_checks(asked), *core_checks(options.host_cores, options.host_memory)]

@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 from agent.doctor.checks import Check, Finding, found, said
 from agent.doctor.host import HostOptions, host_checks
+from agent.doctor.volcano import VolcanoCheck
+from agent.kubernetes import cluster
 from agent.kubernetes.api import (
-    EVERYWHERE,
-    EVERYWHERE_PLAIN,
-    IN_PROJECTS,
-    IN_PROJECTS_PLAIN,
     KUEUE,
     NAMESPACES,
     NODES,
-    OF_HOLDERS,
     REVIEWS,
+    RIGHTS,
     ApiError,
     KubernetesApi,
     Resource,
     Rights,
+    Way,
 )
-from agent.kubernetes.cluster import plain_missing
 from agent.kubernetes.gpu import product_of
 from agent.kubernetes.names import NODE, PROJECT, TENANT
 from agent.kubernetes.objects import SeenNamespace, SeenNode, namespace_read, node_read
@@ -39,12 +37,14 @@ def pod_checks(options: HostOptions) -> list[Check]:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
     """`nodes` are those to be served, empty: those with the label. `models` are the products that the
-    options name. `kind` is what a booking is to be; `holders` the namespace of pods that hold devices."""
+    options name. `way` is what a booking is to be; `own` the namespace of pods that hold devices, or of
+    commands to Volcano; `config` the ConfigMap of its scheduler."""
 
     nodes: Sequence[str]
     models: dict[str, tuple[str, int]]
-    kind: str
-    holders: str
+    way: cluster.Asked
+    own: str
+    config: str
 
 
 def kubernetes_checks(api: KubernetesApi, asked: Asked) -> list[Check]:
@@ -54,6 +54,8 @@ def kubernetes_checks(api: KubernetesApi, asked: Asked) -> list[Check]:
         ("Kubernetes", site.answers),
         ("rights in Kubernetes", site.rights),
         ("Kueue", site.kueue),
+        ("Volcano", site.volcano),
+        ("plugins of Volcano", site.plugins),
         ("nodes of Kubernetes", site.nodes),
         ("GPUs of Kubernetes", site.gpus),
         ("products of GPUs", site.products),
@@ -70,21 +72,23 @@ class _Site:
         self._api = api
         self._asked = asked.nodes
         self._models = asked.models
-        self._kind = asked.kind
-        self._holders = asked.holders
+        self._way_asked = asked.way
+        self._own = asked.own
+        self._config = asked.config
 
     @functools.cached_property
-    def _has_kueue(self) -> bool:
-        """Whether bookings are queues."""
-        return self._kind == "queue" or (self._kind == "auto" and self._api.served(KUEUE))
+    def _way(self) -> Way:
+        """What bookings are."""
+        return cluster.way_find(self._api, self._way_asked)
 
     def _rights(self) -> Iterator[tuple[str, Rights]]:
         """Yields what is needed, by namespace."""
-        yield "", EVERYWHERE if self._has_kueue else EVERYWHERE_PLAIN
+        rights = RIGHTS[self._way]
+        yield "", rights.everywhere
         for each in self._projects:
-            yield each, IN_PROJECTS if self._has_kueue else IN_PROJECTS_PLAIN
-        if not self._has_kueue:
-            yield self._holders, OF_HOLDERS
+            yield each, rights.in_projects
+        if rights.own:
+            yield self._own, rights.own
 
     @functools.cached_property
     def _nodes(self) -> dict[str, SeenNode]:
@@ -129,14 +133,27 @@ class _Site:
         return {each.name: each for each in rows}
 
     def kueue(self) -> Finding:
-        if not self._has_kueue:
-            missing = plain_missing(self._api)
+        do = said("fix_kubernetes_kueue")
+        if self._way == "volcano":
+            return Finding("ok", said("kubernetes_volcano_queues"))
+        if self._way == "quota":
+            missing = cluster.chart_missing(self._api, "quota")
             seen = said("kubernetes_plain_missing", missing=", ".join(missing))
             seen = seen if missing else said("kubernetes_plain")
-            return found(good=not missing, seen=seen, do=said("fix_kubernetes_kueue"), otherwise="fail")
+            return found(good=not missing, seen=seen, do=do, otherwise="fail")
         good = self._api.served(KUEUE)
         seen = said("kubernetes_kueue" if good else "kubernetes_kueue_none", api=KUEUE.removeprefix("/apis/"))
-        return found(good=good, seen=seen, do=said("fix_kubernetes_kueue"), otherwise="fail")
+        return found(good=good, seen=seen, do=do, otherwise="fail")
+
+    def volcano(self) -> Finding:
+        return self._volcano.served(list(self._nodes.values()))
+
+    def plugins(self) -> Finding:
+        return self._volcano.plugins(list(self._nodes.values()))
+
+    @property
+    def _volcano(self) -> VolcanoCheck:
+        return VolcanoCheck(self._api, self._way, self._config)
 
     def nodes(self) -> Finding:
         missing = sorted(set(self._asked) - self._nodes.keys())

@@ -8,14 +8,15 @@ from typing import Protocol
 import wire
 from agent.hardware import EngineJobs, NodeHardware
 from agent.host.machine import Host, host_read
-from agent.kubernetes.api import KubernetesApi, access_find
+from agent.kubernetes.api import KubernetesApi, Way, access_find
 from agent.kubernetes.cluster import KubernetesCluster, served_nodes
 from agent.kubernetes.cluster import site_read as kubernetes_read
 from agent.kubernetes.gpu import KubernetesGpus, KubernetesPrograms, KubernetesWatch
+from agent.kubernetes.holders import HeldQuotas
 from agent.kubernetes.names import NODE, RACK
 from agent.kubernetes.parts import BookingParts, PartSettings
 from agent.kubernetes.queues import BookingQueues
-from agent.kubernetes.quotas import BookingQuotas
+from agent.kubernetes.volcano import GangQueues
 from agent.ports.gpu import GpuPort, WatchPort
 from agent.ports.host_cores import CoreTopology
 from agent.ports.places import NoDeviceNodes
@@ -130,6 +131,9 @@ class Slurm:
         return ["--reservation", options.reservation, *given]
 
 
+_KINDS: Mapping[Way, wire.Engine] = {"queue": "kubernetes", "volcano": "volcano", "quota": "quota"}
+
+
 class Kubernetes:
     """See Scheduler."""
 
@@ -138,11 +142,11 @@ class Kubernetes:
         named = (options.kubernetes_api, options.kubernetes_token, options.kubernetes_ca)
         api = KubernetesApi(access_find(*named, environment))
         self._site = kubernetes_read(api, options.kubernetes_bookings)
-        self._cluster = KubernetesCluster(api, has_kueue=self._site.has_kueue)
+        self._cluster = KubernetesCluster(api, way=self._site.way)
 
     @property
     def kind(self) -> wire.Engine:
-        return "kubernetes" if self._site.has_kueue else "quota"
+        return _KINDS[self._site.way]
 
     def nodes(self) -> list[str]:
         found = served_nodes(self._cluster.view(), NODE)
@@ -174,15 +178,20 @@ class Kubernetes:
         return dataclasses.replace(found, account_of=lambda member: member)
 
     def _bookings(self, settings: PartSettings, options: argparse.Namespace) -> BookingParts:
-        if self._site.has_kueue:
-            return BookingQueues(self._cluster, settings)
-        own = {"namespace": options.kubernetes_holders, "image": options.kubernetes_holder_image}
-        return BookingQuotas(self._cluster, settings, **own)
+        own = options.kubernetes_holders
+        match self._site.way:
+            case "queue":
+                return BookingQueues(self._cluster, settings)
+            case "volcano":
+                return GangQueues(self._cluster, settings, namespace=own)
+            case "quota":
+                image = options.kubernetes_holder_image
+                return HeldQuotas(self._cluster, settings, namespace=own, image=image)
 
     def doctor(self, options: argparse.Namespace) -> list[str]:
         words = {
             name: getattr(options, f"kubernetes_{name}")
-            for name in ("api", "token", "ca", "bookings", "holders")
+            for name in ("api", "token", "ca", "bookings", "holders", "volcano")
         }
         models = ",".join(f"{kind}={name}:{mib}" for kind, (name, mib) in options.gpu_models.items())
         access = [f"--kubernetes-{name}={value}" for name, value in words.items() if value]

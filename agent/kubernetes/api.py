@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 Object = dict[str, Any]
 """An object of Kubernetes, as JSON."""
@@ -70,6 +70,7 @@ class Resource:
 
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
+VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 NODES = Resource("/api/v1", "nodes", "Node")
 PODS = Resource("/api/v1", "pods", "Pod", namespaced=True)
 NAMESPACES = Resource("/api/v1", "namespaces", "Namespace")
@@ -80,6 +81,10 @@ LOCAL_QUEUES = Resource(KUEUE, "localqueues", "LocalQueue", namespaced=True)
 WORKLOADS = Resource(KUEUE, "workloads", "Workload", namespaced=True)
 RANKS = Resource("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
 QUOTAS = Resource("/api/v1", "resourcequotas", "ResourceQuota", namespaced=True)
+GANG_QUEUES = Resource(VOLCANO, "queues", "Queue")
+GROUPS = Resource(VOLCANO, "podgroups", "PodGroup", namespaced=True)
+COMMANDS = Resource("/apis/bus.volcano.sh/v1alpha1", "commands", "Command", namespaced=True)
+CONFIG_MAPS = Resource("/api/v1", "configmaps", "ConfigMap", namespaced=True)
 POLICIES = Resource(
     "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicybindings",
@@ -88,41 +93,65 @@ POLICIES = Resource(
 REVIEWS = Resource("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
+Way = Literal["queue", "volcano", "quota"]
+"""What a booking is: a queue of Kueue; a quota with a queue of Volcano; a quota, and pods that hold its
+devices."""
 Rights = tuple[tuple[Resource, tuple[str, ...]], ...]
 
-EVERYWHERE: Rights = (
-    (NODES, ("list", "watch")),
-    (NAMESPACES, ("get", "list", "watch")),
-    (PODS, ("list", "watch")),
-    (FLAVORS, ("create", "delete", "list", "patch", "watch")),
-    (CLUSTER_QUEUES, ("create", "delete", "list", "patch", "watch")),
-    (LOCAL_QUEUES, ("list", "watch")),
-    (WORKLOADS, ("list", "watch")),
-)
-IN_PROJECTS: Rights = (
-    (PODS, ("delete",)),
-    (EVENTS, ("create",)),
-    (LOCAL_QUEUES, ("create", "delete", "patch")),
-    (WORKLOADS, ("patch",)),
-)
-"""What the engine needs to be allowed, as its ClusterRoles in deploy/helm say: these in the namespaces of
-projects only."""
 
-EVERYWHERE_PLAIN: Rights = (
+@dataclasses.dataclass(frozen=True, slots=True)
+class WayRights:
+    """What the engine needs to be allowed, as the roles in deploy/helm say: everywhere, in the namespaces of
+    projects only, and in its own."""
+
+    everywhere: Rights
+    in_projects: Rights
+    own: Rights = ()
+
+
+_SEEN: Rights = (
     (NODES, ("list", "watch")),
     (NAMESPACES, ("get", "list", "watch")),
     (PODS, ("list", "watch")),
+)
+_ENDED: Rights = ((PODS, ("delete",)), (EVENTS, ("create",)))
+_QUOTAS: Rights = (
     (QUOTAS, ("list", "watch")),
     (RANKS, ("create", "delete", "get", "list", "patch", "watch")),
     (POLICIES, ("get",)),
 )
-IN_PROJECTS_PLAIN: Rights = (
-    (PODS, ("delete",)),
-    (EVENTS, ("create",)),
-    (QUOTAS, ("create", "delete", "patch")),
-)
-OF_HOLDERS: Rights = ((PODS, ("create", "delete")),)
-"""The same without Kueue, with a namespace of its own for the pods that hold devices."""
+_OWN_QUOTAS: Rights = ((QUOTAS, ("create", "delete", "patch")),)
+_MADE = ("create", "delete", "list", "patch", "watch")
+RIGHTS: Mapping[Way, WayRights] = {
+    "queue": WayRights(
+        everywhere=(
+            *_SEEN,
+            (FLAVORS, _MADE),
+            (CLUSTER_QUEUES, _MADE),
+            (LOCAL_QUEUES, ("list", "watch")),
+            (WORKLOADS, ("list", "watch")),
+        ),
+        in_projects=(
+            *_ENDED,
+            (LOCAL_QUEUES, ("create", "delete", "patch")),
+            (WORKLOADS, ("patch",)),
+        ),
+    ),
+    "volcano": WayRights(
+        everywhere=(*_SEEN, *_QUOTAS, (GANG_QUEUES, _MADE), (GROUPS, ("list", "watch"))),
+        in_projects=(*_ENDED, *_OWN_QUOTAS, (GROUPS, ("patch",))),
+        own=((COMMANDS, ("create",)),),
+    ),
+    "quota": WayRights(
+        everywhere=(*_SEEN, *_QUOTAS),
+        in_projects=(*_ENDED, *_OWN_QUOTAS),
+        own=((PODS, ("create", "delete")),),
+    ),
+}
+
+
+OF_SCHEDULER: Rights = ((CONFIG_MAPS, ("get",)),)
+"""What lets `doctor` see the settings of Volcano's scheduler, in its namespace. The engine needs it not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

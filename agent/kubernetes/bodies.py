@@ -4,14 +4,17 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Decimal
+from types import MappingProxyType
 
 from agent.kubernetes import names
-from agent.kubernetes.api import Object, Resource
+from agent.kubernetes.api import GANG_QUEUES, Object, Resource
 from agent.kubernetes.objects import (
     HOST,
     HOSTNAME,
     NAMESPACE_NAME,
     Part,
+    SeenGangQueue,
+    SeenGroup,
     SeenLocal,
     SeenNode,
     SeenPod,
@@ -110,18 +113,24 @@ def local_body(found: QueueNames, notes: Mapping[str, str]) -> Object:
 
 
 def hard_of(parts: Iterable[tuple[DesiredAllocation, str]], node: SeenNode) -> dict[str, str]:
-    """Returns what the pods of a booking may request where it is no queue. A quota that is for one
-    PriorityClass can't count the local disk."""
-    found = quotas_of(parts, node)
+    """Returns what the pods of a booking may request where it is no queue. A quota does not limit what it
+    does not name, so it says 0 of the node's other GPUs. One that is for one PriorityClass can't count
+    the local disk."""
+    found = dict.fromkeys(node.capacity, "0") | quotas_of(parts, node)
     return {f"requests.{name}": count for name, count in found.items() if name != "ephemeral-storage"}
 
 
-def rank_body(name: str, booking: str, notes: Mapping[str, str]) -> Object:
+def is_equal(one: Quotas, other: Quotas) -> bool:
+    """Returns whether two limits are the same, however they are written; one that is not named is none."""
+    return one.keys() == other.keys() and is_same(one, other)
+
+
+def rank_body(name: str, booking: str, notes: Mapping[str, str], *, preempts: bool) -> Object:
     """Returns the PriorityClass of a booking's part."""
     return {
         "metadata": {"name": name, "labels": {names.BOOKING: booking}, "annotations": dict(notes)},
         "value": RANK,
-        "preemptionPolicy": "PreemptLowerPriority",
+        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
         "description": f"Pods of the booking {booking}, in {notes[names.NAMESPACE]} on {notes[names.NODE]}.",
     }
 
@@ -133,6 +142,46 @@ def quota_body(name: str, part: Part, hard: Mapping[str, str], notes: Mapping[st
     return {
         "metadata": {"name": name, "labels": labels, "annotations": dict(notes)},
         "spec": {"hard": dict(hard), "scopeSelector": {"matchExpressions": [only]}},
+    }
+
+
+GANG_WEIGHT = 65535
+"""The most that Volcano takes. Where its plugin `proportion` shares the cluster out by weights, a booking's
+queue has its whole quota before queues of less weight have more than theirs."""
+
+
+def gang_queue_body(name: str, booking: str, spec: Object, notes: Mapping[str, str]) -> Object:
+    """Returns the queue of Volcano of a booking. Other queues take nothing back from it. It reserves nothing
+    (`guarantee`): that would count devices of the whole cluster, and not those of its nodes."""
+    return {
+        "metadata": {"name": name, "labels": {names.BOOKING: booking}, "annotations": dict(notes)},
+        "spec": {"weight": GANG_WEIGHT, "reclaimable": False}
+        | {key: value for key, value in spec.items() if value is not None},
+    }
+
+
+def gang_queue_spec(limits: Quotas, groups: Iterable[str], before: Quotas = MappingProxyType({})) -> Object:
+    """Returns what a queue of Volcano lets in, in place of what it did `before`, and where."""
+    counts = dict.fromkeys(before) | dict(limits)
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": list(groups)}
+    affinity = {"nodeGroupAffinity": required} if groups else None
+    return {"capability": counts, "deserved": counts, "affinity": affinity}
+
+
+def command_body(name: str, action: str, queue: SeenGangQueue) -> Object:
+    """Returns the command by which Volcano opens or closes a queue, as `vcctl` makes it."""
+    about = {
+        "apiVersion": GANG_QUEUES.version,
+        "kind": GANG_QUEUES.kind,
+        "name": queue.name,
+        "uid": queue.uid,
+    }
+    return {
+        "metadata": {"name": name, "ownerReferences": [about]},
+        "action": action,
+        "target": about,
+        "reason": "GpuPortal",
+        "message": f"The booking of {queue.name} begins or ends.",
     }
 
 
@@ -169,7 +218,7 @@ def holder_body(name: str, part: str, node: SeenNode, resource: str, image: str)
     }
 
 
-def event_body(kind: Resource, about: SeenLocal | SeenPod | SeenQuota, notice: Notice) -> Object:
+def event_body(kind: Resource, about: SeenGroup | SeenLocal | SeenPod | SeenQuota, notice: Notice) -> Object:
     """Returns the Event of a notice. Its name is of the notice, so each notice has one."""
     digest = hashlib.sha256(notice.id.encode()).hexdigest()[:16]
     since = moment(notice.told)

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from agent.kubernetes import objects
 from agent.kubernetes.api import (
     CLUSTER_QUEUES,
     FLAVORS,
+    GANG_QUEUES,
+    GROUPS,
     KUEUE,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -20,16 +22,20 @@ from agent.kubernetes.api import (
     POLICIES,
     QUOTAS,
     RANKS,
+    VOLCANO,
     WORKLOADS,
     ApiError,
     KubernetesApi,
     Object,
     Resource,
+    Way,
 )
 from agent.kubernetes.mirror import Key, Mirror
-from agent.kubernetes.names import BOOKING, HOLDER, POLICY, PROJECT, TENANT
+from agent.kubernetes.names import BOOKING, GROUP_POLICY, HOLDER, POLICY, PROJECT, TENANT
 from agent.kubernetes.objects import (
     Part,
+    SeenGangQueue,
+    SeenGroup,
     SeenLocal,
     SeenNamespace,
     SeenNode,
@@ -40,6 +46,7 @@ from agent.kubernetes.objects import (
 )
 from agent.ports.gpu import GpuError
 from wire import DesiredAllocation
+from wire.kubernetes_names import gang_queue_name
 
 FAILING_S = 10.0
 """A watch that fails for so long makes the view none."""
@@ -53,7 +60,7 @@ class View:
     """Kubernetes at one moment, by name, or by namespace and name. `pods` are those that use GPUs or
     are a booking's, and not over; `parts` are what bookings have on nodes. `numbers` has for each of
     both, by its `uid`, what stands for it where programs have a process id. Without Kueue there are
-    `quotas`, and no queues and workloads."""
+    `quotas`, and no queues and workloads; with Volcano its `gang_queues` and `groups`."""
 
     nodes: Mapping[str, SeenNode]
     pods: Mapping[Key, SeenPod]
@@ -64,6 +71,8 @@ class View:
     workloads: Mapping[Key, SeenWorkload]
     numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
     quotas: Mapping[Key, SeenQuota] = dataclasses.field(default_factory=dict)
+    gang_queues: Mapping[str, SeenGangQueue] = dataclasses.field(default_factory=dict)
+    groups: Mapping[Key, SeenGroup] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def _pods_by_node(self) -> dict[str, list[SeenPod]]:
@@ -135,10 +144,10 @@ class KubernetesCluster:
     """Shared by the agents of all nodes, which are threads. `steady` never jumps."""
 
     def __init__(
-        self, api: KubernetesApi, steady: Callable[[], float] = time.monotonic, *, has_kueue: bool = True
+        self, api: KubernetesApi, steady: Callable[[], float] = time.monotonic, *, way: Way = "queue"
     ) -> None:
         self.api = api
-        self.has_kueue = has_kueue
+        self._kind_of_parts = FLAVORS if way == "queue" else RANKS
         self.last = EMPTY
         """The last view, however old it is."""
         self._steady = steady
@@ -150,26 +159,29 @@ class KubernetesCluster:
             NODES: self._mirror(NODES, objects.node_read),
             PODS: self._mirror(PODS, _pod_kept),
             NAMESPACES: self._mirror(NAMESPACES, objects.namespace_read, labelSelector=TENANT),
-            **(self._queues() if has_kueue else self._quotas()),
+            **self._of_way(way),
         }
         for mirror in self._mirrors.values():
             mirror.start()
         with self._news:
             self._news.wait_for(lambda: self._refusal() is None, timeout=FIRST_WAIT_S)
 
-    def _queues(self) -> dict[Resource, Mirror[Any]]:
-        return {
-            FLAVORS: self._mirror(FLAVORS, _part_kept, labelSelector=BOOKING),
-            CLUSTER_QUEUES: self._mirror(CLUSTER_QUEUES, objects.queue_read, labelSelector=BOOKING),
-            LOCAL_QUEUES: self._mirror(LOCAL_QUEUES, objects.local_read, labelSelector=BOOKING),
-            WORKLOADS: self._mirror(WORKLOADS, objects.workload_read),
-        }
-
-    def _quotas(self) -> dict[Resource, Mirror[Any]]:
-        return {
+    def _of_way(self, way: Way) -> dict[Resource, Mirror[Any]]:
+        if way == "queue":
+            return {
+                FLAVORS: self._mirror(FLAVORS, _part_kept, labelSelector=BOOKING),
+                CLUSTER_QUEUES: self._mirror(CLUSTER_QUEUES, objects.queue_read, labelSelector=BOOKING),
+                LOCAL_QUEUES: self._mirror(LOCAL_QUEUES, objects.local_read, labelSelector=BOOKING),
+                WORKLOADS: self._mirror(WORKLOADS, objects.workload_read),
+            }
+        found: dict[Resource, Mirror[Any]] = {
             RANKS: self._mirror(RANKS, _part_kept, labelSelector=BOOKING),
             QUOTAS: self._mirror(QUOTAS, _quota_kept, labelSelector=BOOKING),
         }
+        if way == "volcano":
+            found[GANG_QUEUES] = self._mirror(GANG_QUEUES, _gang_queue_kept, labelSelector=BOOKING)
+            found[GROUPS] = self._mirror(GROUPS, objects.group_read)
+        return found
 
     def _mirror(self, resource: Resource, read: Callable[[Object], Any], **query: str) -> Mirror[Any]:
         return Mirror(self.api, resource, read, self._news, self._steady, **query)
@@ -204,7 +216,7 @@ class KubernetesCluster:
         def named(resource: Resource) -> dict[str, Any]:
             return {name: each for (_, name), each in of(resource).items()}
 
-        pods, parts = of(PODS), named(FLAVORS if self.has_kueue else RANKS)
+        pods, parts = of(PODS), named(self._kind_of_parts)
         known = self._numbers
         uids = [each.uid for each in (*pods.values(), *parts.values())]
         self._numbers = {uid: known[uid] if uid in known else next(self._count) for uid in uids}
@@ -218,6 +230,8 @@ class KubernetesCluster:
             of(WORKLOADS),
             self._numbers,
             of(QUOTAS),
+            named(GANG_QUEUES),
+            of(GROUPS),
         )
 
     def _refusal(self) -> str | None:
@@ -276,32 +290,70 @@ def _quota_kept(data: Object) -> SeenQuota | None:
         return None
 
 
+def _gang_queue_kept(data: Object) -> SeenGangQueue | None:
+    """Somebody else's queue may have our label, and as a copy of one our annotations, but not its name."""
+    try:
+        found = objects.gang_queue_read(data)
+    except LookupError:
+        return None
+    return found if found.name == gang_queue_name(found.booking) else None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubernetesSite:
     """What does not change while the engine runs. `id` is that of the cluster."""
 
     id: str
     version: str
-    has_kueue: bool = True
+    way: Way = "queue"
 
 
-def site_read(api: KubernetesApi, kind: str = "auto") -> KubernetesSite:
-    """`kind` is what a booking is: a `queue`, or a `quota`; `auto`: a queue where Kueue is served. Raises
-    OSError where that can't be."""
-    has_kueue = kind != "quota" and api.served(KUEUE)
-    if kind == "queue" and not has_kueue:
-        raise OSError("the cluster has no Kueue (kueue.x-k8s.io/v1beta1)")
-    missing = [] if has_kueue else plain_missing(api)
+Asked = Literal["auto", "queue", "volcano", "quota"]
+
+
+def site_read(api: KubernetesApi, asked: Asked = "auto") -> KubernetesSite:
+    """`asked` is what a booking is to be. Raises OSError where that can't be."""
+    way = way_find(api, asked)
+    lacks = scheduler_lack(api, way)
+    if lacks:
+        raise OSError(lacks)
+    missing = chart_missing(api, way)
     if missing:
         raise OSError(f"without Kueue the cluster needs {' and '.join(missing)}, which the chart makes")
     system = api.get(NAMESPACES, "kube-system")
-    return KubernetesSite(str(system["metadata"]["uid"]), f"Kubernetes {api.version()}", has_kueue)
+    return KubernetesSite(str(system["metadata"]["uid"]), f"Kubernetes {api.version()}", way)
 
 
-def plain_missing(api: KubernetesApi) -> list[str]:
-    """Returns what the site has to make before bookings are quotas. Raises ApiError."""
+def way_find(api: KubernetesApi, asked: Asked) -> Way:
+    """Returns what a booking is: with `auto` a queue of Kueue where it is served, else one of Volcano where
+    the chart has made its policy, else a quota. Raises ApiError."""
+    if asked != "auto":
+        return asked
+    if api.served(KUEUE):
+        return "queue"
+    return "volcano" if api.served(VOLCANO) and not chart_missing(api, "volcano") else "quota"
+
+
+def scheduler_lack(api: KubernetesApi, way: Way) -> str:
+    """Says that the scheduler of a way is not there; empty where it is. Raises ApiError."""
+    if way == "queue" and not api.served(KUEUE):
+        return f"the cluster has no Kueue ({KUEUE.removeprefix('/apis/')})"
+    if way == "volcano" and not api.served(VOLCANO):
+        return f"the cluster has no Volcano ({VOLCANO.removeprefix('/apis/')})"
+    return ""
+
+
+_OF_CHART: Mapping[Way, tuple[tuple[Resource, str], ...]] = {
+    "queue": (),
+    "volcano": ((POLICIES, POLICY), (POLICIES, GROUP_POLICY)),
+    "quota": ((RANKS, HOLDER), (POLICIES, POLICY)),
+}
+
+
+def chart_missing(api: KubernetesApi, way: Way) -> list[str]:
+    """Returns what the chart makes for a way and is not there. Raises ApiError."""
     found = []
-    for resource, name in ((RANKS, HOLDER), (POLICIES, POLICY)):
+    for resource, name in _OF_CHART[way]:
         try:
             api.get(resource, name)
         except ApiError as error:

@@ -19,6 +19,10 @@ HOLDER = "gpu-portal-holder"
 """PriorityClass of the pods that keep devices taken, which the chart makes."""
 POLICY = "gpu-portal-bookings"
 """The policy of the chart that keeps each booking's PriorityClass to its namespace and node."""
+GROUP_POLICY = "gpu-portal-groups"
+"""The policy of the chart that keeps each booking's queue of Volcano to its namespace."""
+NODE_GROUP = "volcano.sh/nodegroup-name"
+"""Volcano's label of nodes: its plugin `nodegroup` lets only queues that name the group on them."""
 NAMESPACE = "gpu-portal/namespace"
 HOST = "gpu-portal/host"
 PLACES = "gpu-portal/places"
@@ -28,6 +32,8 @@ ENDS = "gpu-portal/ends"
 PAUSE_AT = "gpu-portal/pause-at"
 PAUSE = "gpu-portal/pause"
 PAUSED = "gpu-portal/paused"
+OF_QUEUES = (ENDS, PAUSE, PAUSE_AT, PAUSED)
+"""Annotations of queues of Volcano that the engine writes."""
 
 
 def queue_names_of(allocation: DesiredAllocation) -> QueueNames:

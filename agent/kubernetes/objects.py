@@ -23,7 +23,8 @@ _SUFFIX = {
 @dataclasses.dataclass(frozen=True, slots=True)
 class SeenNode:
     """`capacity` and `usable` count GPUs by resource; `usable` is without the unhealthy ones. `host`
-    has the other resources that pods may request, as the node offers them."""
+    has the other resources that pods may request, as the node offers them. `is_apart`: its taint keeps
+    pods of others away."""
 
     name: str
     hostname: str
@@ -34,6 +35,7 @@ class SeenNode:
     usable: Mapping[str, int]
     host: Mapping[str, Decimal]
     boot: str
+    is_apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,6 +156,42 @@ class SeenWorkload:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SeenGangQueue:
+    """A queue of Volcano of ours, for the work of one namespace. `booking` is the name of its booking's
+    queue; `state` what Volcano says, empty while it has said nothing; `limits` what its pods may request,
+    and `groups` the node groups that they may go to. `pods` counts those that have a place."""
+
+    name: str
+    uid: str
+    version: str
+    booking: str
+    namespace: str
+    state: str
+    limits: Mapping[str, str]
+    groups: tuple[str, ...]
+    annotations: Mapping[str, str]
+    pods: int
+    is_ending: bool
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether Volcano has nothing more begin in it, and takes no change of it."""
+        return self.state not in ("", "Open")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenGroup:
+    """A PodGroup of Volcano: pods that begin together."""
+
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    is_over: bool
+    pause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SeenNamespace:
     name: str
     tenant: str
@@ -183,6 +221,7 @@ def node_read(data: Object) -> SeenNode:
         usable=gpus_of(usable),
         host={key: quantity(usable[key]) for key in HOST if key in usable},
         boot=status.get("nodeInfo", {}).get("bootID", ""),
+        is_apart=any(each["key"] == names.NODE for each in spec.get("taints", ())),
     )
 
 
@@ -311,6 +350,37 @@ def workload_read(data: Object) -> SeenWorkload:
         local=data.get("spec", {}).get("queueName", ""),
         flavors=frozenset(flavor for each in sets for flavor in each.get("flavors", {}).values()),
         is_over=_condition(status, "Finished").get("status") == "True",
+        pause=meta.get("annotations", {}).get(names.PAUSE, ""),
+    )
+
+
+def gang_queue_read(data: Object) -> SeenGangQueue:
+    meta, spec, status = data["metadata"], data.get("spec", {}), data.get("status", {})
+    notes = meta["annotations"]
+    wanted = spec.get("affinity", {}).get("nodeGroupAffinity", {})
+    return SeenGangQueue(
+        name=meta["name"],
+        uid=meta["uid"],
+        version=meta["resourceVersion"],
+        booking=meta["labels"][names.BOOKING],
+        namespace=notes[names.NAMESPACE],
+        state=status.get("state", ""),
+        limits={name: str(count) for name, count in spec.get("capability", {}).items()},
+        groups=tuple(wanted.get("requiredDuringSchedulingIgnoredDuringExecution", ())),
+        annotations={key: notes[key] for key in names.OF_QUEUES if key in notes},
+        pods=int(quantity(status.get("allocated", {}).get("pods", "0"))),
+        is_ending="deletionTimestamp" in meta,
+    )
+
+
+def group_read(data: Object) -> SeenGroup:
+    meta = data["metadata"]
+    return SeenGroup(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        queue=data.get("spec", {}).get("queue", ""),
+        is_over=data.get("status", {}).get("phase") == "Completed",
         pause=meta.get("annotations", {}).get(names.PAUSE, ""),
     )
 

@@ -1,33 +1,31 @@
 """Bookings on a node of a cluster without Kueue: a ResourceQuota of what is booked for pods of the
-booking's PriorityClass, and pods that keep the devices taken while nobody uses them.
+booking's PriorityClass.
 
-The PriorityClass is the part: a pod that names it has precedence over the pods that hold devices, so
-the scheduler ends one of them for it. Which booking's one does not matter: devices of a node are alike,
-quotas sum up to what is booked there, and each agent makes again what is missing of its own.
+The PriorityClass is the part: the quota is for pods that name it, and the chart's policy keeps it to its
+namespace and node. What keeps the devices for the booking's pods is another module's: pods that hold
+them (`holders`), or a queue of Volcano (`volcano`).
 """
 
 import logging
-from collections import Counter
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial
 
 from agent.kubernetes import names
 from agent.kubernetes.api import EVENTS, PODS, QUOTAS, RANKS, ApiError, Object
 from agent.kubernetes.bodies import (
-    RANK,
     event_body,
     hard_of,
-    holder_body,
-    is_same,
+    is_equal,
     moment,
     notice_notes,
     quota_body,
     rank_body,
 )
-from agent.kubernetes.cluster import KubernetesCluster, View
-from agent.kubernetes.names import holder_name, queue_names_of, quota_name
+from agent.kubernetes.cluster import View
+from agent.kubernetes.names import queue_names_of, quota_name
 from agent.kubernetes.objects import Part, SeenNode, SeenPod, SeenQuota
-from agent.kubernetes.parts import GRACE_S, BookingParts, PartSettings, queue_name
+from agent.kubernetes.parts import BookingParts, queue_name
 from agent.plan.bookings import WantedBooking
 from agent.ports.gpu import RetryLater
 from wire import Notice
@@ -37,25 +35,11 @@ log = logging.getLogger(__name__)
 
 
 class BookingQuotas(BookingParts):
-    """`namespace` and `image` are those of the pods that hold devices."""
+    """`preempts`: whether the scheduler ends pods of less priority for pods of bookings."""
 
-    def __init__(
-        self, cluster: KubernetesCluster, settings: PartSettings, *, namespace: str, image: str
-    ) -> None:
-        super().__init__(cluster, settings)
-        self._own = namespace
-        self._image = image
+    preempts: bool
 
     # What there is.
-
-    def withheld(self, view: View) -> str | None:
-        """Kubernetes would end pods of others for a booking's before it ends those that hold devices."""
-        there = view.pods_on(self._node)
-        others = (pod for pod in there if pod.uses and not pod.is_marked and pod.priority < RANK)
-        found = sorted(f"{pod.namespace}/{pod.name}" for pod in others)
-        if not found:
-            return None
-        return f"pods of others use GPUs of {self._node}, and would end for a booking's: {', '.join(found)}"
 
     def _place_of(self, wanted: WantedBooking, view: View) -> str:
         part = view.parts.get(self._rank(wanted))
@@ -70,14 +54,8 @@ class BookingQuotas(BookingParts):
             raise RetryLater("its PriorityClass was deleted")
         return found
 
-    def is_holder(self, pod: SeenPod) -> bool:
-        return bool(pod.holds) and pod.namespace == self._own
-
     def _owned(self, part: Part, view: View, pods: Iterable[SeenPod]) -> list[SeenPod]:
         return [pod for pod in pods if (pod.rank, pod.namespace) == (part.name, part.namespace)]
-
-    def _holders(self, part: str, view: View) -> list[SeenPod]:
-        return [pod for pod in view.pods.values() if pod.holds == part and self.is_holder(pod)]
 
     def _quota_of(self, part: Part, view: View) -> SeenQuota | None:
         mine = (each for each in view.quotas.values() if each.part == part.name)
@@ -90,6 +68,7 @@ class BookingQuotas(BookingParts):
         view = self._cluster.view()
         part = self._part(wanted, view)
         quota = self._quota_of(part, view)
+        self._notice_pass(part, view, wanted.first.notice)
         if quota is not None:
             self._notice_follow(view, part, quota, wanted.first.notice)
 
@@ -126,7 +105,7 @@ class BookingQuotas(BookingParts):
         if old is None:
             self._quota_known(part)
         self._part_ensure(part, old, node)
-        self._holders_ensure(part, node)
+        self._devices_keep(wanted, part, node, hard, begins=begins)
 
     def _part_of(self, wanted: WantedBooking, namespace: str) -> Part:
         return Part(
@@ -151,7 +130,7 @@ class BookingQuotas(BookingParts):
             names.RUN: part.run,
         }
         if old is None:
-            self._cluster.create(RANKS, rank_body(part.name, part.queue, notes))
+            self._cluster.create(RANKS, rank_body(part.name, part.queue, notes, preempts=self.preempts))
             log.info("%s is made for %s", part.name, part.namespace)
         elif (part.places, set(part.allocations)) != (old.places, set(old.allocations)):
             self._cluster.patch(RANKS, part.name, {"metadata": {"annotations": notes}})
@@ -174,7 +153,7 @@ class BookingQuotas(BookingParts):
         if quota.is_ending:
             raise RetryLater(f"the ResourceQuota {quota.name} is being deleted")
         change: Object = {}
-        if not is_same(quota.hard, hard) and (begins or not quota.is_held):
+        if not is_equal(quota.hard, hard) and (begins or not quota.is_held):
             change["spec"] = {"hard": dict.fromkeys(quota.hard) | dict(hard)}
         if quota.annotations.get(names.ENDS) != notes[names.ENDS]:
             change["metadata"] = {"annotations": notes}
@@ -192,41 +171,12 @@ class BookingQuotas(BookingParts):
             text = f"there is a ResourceQuota {part.namespace}/{name} that is not the portal's"
             raise OSError(text) from error
 
-    def _holders_ensure(self, part: Part, node: SeenNode) -> None:
-        """Has as many pods hold devices as the booking's own pods leave."""
-        view = self._cluster.view()
-        booked = Counter(self._settings.resource_of(slot) for slot in part.places)
-        mine, there = self.pods_of(part, view), self._holders(part.name, view)
-        for resource, count in booked.items():
-            placed = sum(pod.uses.get(resource, 0) for pod in mine if pod.node)
-            coming = sum(pod.uses.get(resource, 0) for pod in mine if not pod.node and pod.is_chosen)
-            held = [pod for pod in there if resource in pod.uses and not pod.is_leaving]
-            surplus = len(held) - max(0, count - placed)
-            # Those without a node go first.
-            for pod in sorted(held, key=lambda each: (bool(each.node), each.name))[: max(0, surplus)]:
-                self._pods_delete([pod], GRACE_S)
-            taken = {pod.name for pod in there}
-            free = [
-                name
-                for slot in part.places
-                if self._settings.resource_of(slot) == resource
-                and (name := holder_name(part.name, slot)) not in taken
-            ]
-            for name in free[: max(0, count - placed - coming - len(held))]:
-                body = holder_body(name, part.name, node, resource, self._image)
-                self._cluster.create(PODS, body, self._own)
-
     def _active(self, wanted: WantedBooking) -> None:
-        """Raises RetryLater until the quota is in force, and all devices are held or used."""
+        """Raises RetryLater until the quota is in force, and its devices are kept."""
         view = self._cluster.view()
         part = self._part(wanted, view)
         self._quota_known(part)
-        there = [*self.pods_of(part, view), *self._holders(part.name, view)]
-        have = sum(sum(pod.uses.values()) for pod in there if pod.node)
-        if have < len(part.places):
-            waits = sorted({pod.refusal for pod in there if pod.holds and pod.refusal})
-            why = f": {waits[0]}" if waits else ""
-            raise RetryLater(f"the pods that hold its devices have no room yet{why}")
+        self._devices_kept(part, view)
 
     # Ending.
 
@@ -247,6 +197,7 @@ class BookingQuotas(BookingParts):
             log.info("%s is held", quota.name)
         # From here on what there is can only become less.
         self._pods_delete(self.pods_of(part, view), None)
+        self._devices_close(part, view)
         return quota.is_held and quota.is_known
 
     def _part_leaves(self, part: Part) -> None:
@@ -256,10 +207,8 @@ class BookingQuotas(BookingParts):
         view = self._cluster.view()
         if not self._held(part, view) or self.pods_of(part, view):
             return
-        holders = self._holders(part.name, view)
-        self._pods_delete((pod for pod in holders if not pod.is_leaving), GRACE_S)
         now = self._cluster.pods_now(self._seen(view))
-        if holders or self._owned(part, view, now) or any(pod.holds == part.name for pod in now):
+        if self._owned(part, view, now) or not self._devices_left(part, view, now):
             return
         self._cluster.api.delete(RANKS, part.name, uid=part.uid)
         quota = self._quota_of(part, view)
@@ -268,14 +217,33 @@ class BookingQuotas(BookingParts):
         log.info("%s has left", part.name)
 
     def _rest_remove(self, view: View) -> None:
-        """Quotas and pods that hold devices, whose booking has no part here: the agent was killed."""
+        """Quotas whose booking has no part here: the agent was killed."""
         begun = {*view.parts, *map(self._rank, self._wants.bookings.values())}
         for quota in view.quotas.values():
             if quota.node == self._node and quota.part not in begun and not quota.is_ending:
                 self._try(quota.name, partial(self._quota_delete, quota))
-        for pod in view.pods_on(self._node):
-            if self.is_holder(pod) and pod.holds not in view.parts and not pod.is_leaving:
-                self._try(pod.name, partial(self._pods_delete, [pod], GRACE_S))
 
     def _quota_delete(self, quota: SeenQuota) -> None:
         self._cluster.api.delete(QUOTAS, quota.name, quota.namespace, uid=quota.uid)
+
+    # What keeps the devices for a booking's pods.
+
+    @abstractmethod
+    def _devices_keep(
+        self, wanted: WantedBooking, part: Part, node: SeenNode, hard: Mapping[str, str], *, begins: bool
+    ) -> None:
+        """Has the devices of a part kept; `hard` is what its pods may request."""
+
+    @abstractmethod
+    def _devices_kept(self, part: Part, view: View) -> None:
+        """Raises RetryLater until they are."""
+
+    @abstractmethod
+    def _devices_left(self, part: Part, view: View, now: Iterable[SeenPod]) -> bool:
+        """Keeps them no more; returns whether nothing holds one. `now` are the pods of bookings."""
+
+    def _devices_close(self, part: Part, view: View) -> None:
+        """Has nothing more begin on them."""
+
+    def _notice_pass(self, part: Part, view: View, notice: Notice | None) -> None:
+        """Gives a notice to more than pods, or takes it back."""

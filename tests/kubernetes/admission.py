@@ -1,4 +1,5 @@
-"""What an API server checks before it makes a pod: its PriorityClass, quotas, and the policy of the chart."""
+"""What an API server checks before it makes a pod or a group of pods: PriorityClasses, quotas, the policies
+of the chart, and the webhook of Volcano."""
 
 from collections import Counter
 from decimal import Decimal
@@ -7,6 +8,8 @@ from agent.kubernetes import api, names
 from agent.kubernetes.api import Object, Resource
 from agent.kubernetes.objects import HOSTNAME, quantity
 from tests.kubernetes.store import Refusal, Store
+from tests.kubernetes.volcano import group_review
+from wire.kubernetes_names import RANKS
 
 HOLDERS = "gpu-agents"
 """The namespace of the chart, and of the pods that hold devices."""
@@ -23,6 +26,9 @@ class Admission:
             self._rank(data)
             self._policy(data)
             self._quotas(data)
+        if resource is api.GROUPS:
+            self._group_policy(data)
+            group_review(self._store, data)
 
     def _rank(self, pod: Object) -> None:
         name = pod["spec"].get("priorityClassName")
@@ -47,6 +53,24 @@ class Admission:
             here = pod["metadata"]["namespace"] == meta["annotations"][names.NAMESPACE]
             if not here or host not in (None, aims):
                 raise _forbidden(pod, "its PriorityClass is for another namespace or node")
+
+    def _group_policy(self, group: Object) -> None:
+        """What templates/grouppolicy.yaml of the chart says in CEL."""
+        name = group["spec"].get("queue", "")
+        if self._store.find(api.POLICIES, names.GROUP_POLICY) is None or not name.startswith(RANKS):
+            return
+        queues = [
+            each
+            for each in self._store.all(api.GANG_QUEUES)
+            if names.BOOKING in each["metadata"].get("labels", {})
+        ]
+        for queue in queues:
+            meta = queue["metadata"]
+            is_home = meta.get("annotations", {}).get(names.NAMESPACE) == group["metadata"]["namespace"]
+            if meta["name"] == name and not is_home:
+                raise _forbidden(group, "its queue is for another namespace")
+        if not queues:
+            raise _forbidden(group, "there is no booking")
 
     def _quotas(self, pod: Object) -> None:
         for quota in self._store.all(api.QUOTAS):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.kubernetes.api import EVERYWHERE, EVERYWHERE_PLAIN, IN_PROJECTS, IN_PROJECTS_PLAIN, OF_HOLDERS
+from agent.kubernetes.api import OF_SCHEDULER, RIGHTS, Way
 from tests.agent.desk import Desk, seen
 from tests.agent.engine_process import EngineProcess
 from tests.agent.portal_fixture import portal
@@ -21,11 +21,11 @@ TEAM = "biology-llm"
 """The namespace of the organisation of the tests."""
 
 
-def granted(*, has_kueue: bool) -> set[tuple[str, str, str]]:
+def granted(way: Way) -> set[tuple[str, str, str]]:
     """Returns the rights of the engine: verb, group and resource."""
-    rights = (*EVERYWHERE, *IN_PROJECTS)
-    if not has_kueue:
-        rights = (*EVERYWHERE_PLAIN, *IN_PROJECTS_PLAIN, *OF_HOLDERS)
+    found = RIGHTS[way]
+    more = OF_SCHEDULER if way == "volcano" else ()
+    rights = (*found.everywhere, *found.in_projects, *found.own, *more)
     return {(verb, each.group, each.plural) for each, verbs in rights for verb in verbs}
 
 
@@ -42,8 +42,9 @@ def server() -> Iterator[ApiServer]:
     yield found
     found.stop()
     assert found.store.problems == []
-    assert found.asked <= granted(has_kueue=found.has_kueue)
-    assert {each for each in found.writes if each.startswith("create pods")} <= {f"create pods {HOLDERS}/"}
+    assert found.asked <= granted(found.way)
+    for made in ("create pods ", "create commands "):
+        assert {each for each in found.writes if each.startswith(made)} <= {f"{made}{HOLDERS}/"}
 
 
 @pytest.fixture

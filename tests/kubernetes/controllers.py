@@ -12,6 +12,7 @@ from agent.kubernetes import api
 from agent.kubernetes.api import Object
 from agent.kubernetes.objects import gpus_of, quantity
 from tests.kubernetes.store import JOBS, Refusal, Store, seconds_since
+from tests.kubernetes.volcano import SCHEDULER, Volcano
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 IN_USE = "kueue.x-k8s.io/resource-in-use"
@@ -21,11 +22,13 @@ EVERY_S = 0.02
 
 
 class Controllers:
-    """`is_kueue_up`: without it nothing is admitted or evicted."""
+    """`is_kueue_up`: without it nothing is admitted or evicted. `is_volcano_up`: it does its part."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.is_kueue_up = True
+        self.is_volcano_up = False
+        self.volcano = Volcano(store, self._suits)
         self.counts_quotas = True
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -60,6 +63,8 @@ class Controllers:
         if self.counts_quotas:
             self._quotas()
         self._jobs()
+        if self.is_volcano_up:
+            self.volcano.turn()
         self._schedule()
         self._kubelets()
 
@@ -254,12 +259,13 @@ class Controllers:
             spec["tolerations"] = [*spec.get("tolerations", []), *found.get("tolerations", [])]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]}
         for _ in range(job["spec"].get("parallelism", 1) - len(pods)):
-            made = {"generateName": f"{name}-", "ownerReferences": [owner], "labels": meta.get("labels", {})}
+            made = {"generateName": f"{name}-", "ownerReferences": [owner], **copy.deepcopy(meta)}
             with contextlib.suppress(Refusal):  # It tries again.
                 self.store.create(api.PODS, {"metadata": made, "spec": spec}, namespace)
 
     def _schedule(self) -> None:
-        waiting = [each for each in self.store.all(api.PODS) if "nodeName" not in each["spec"]]
+        there = (each for each in self.store.all(api.PODS) if "nodeName" not in each["spec"])
+        waiting = [each for each in there if each["spec"].get("schedulerName") != SCHEDULER]
         for pod in sorted(waiting, key=lambda each: -_priority(each)):
             if "deletionTimestamp" not in pod["metadata"]:
                 self._place_find(pod)

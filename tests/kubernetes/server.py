@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,9 +13,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from agent.kubernetes import api
 from agent.kubernetes.api import Object, Resource
 from tests.kubernetes.admission import Admission
-from tests.kubernetes.store import RESOURCES, Refusal, Store
+from tests.kubernetes.store import RESOURCES, VOLCANO_JOBS, Refusal, Store
+from tests.kubernetes.volcano import review
 
 VERSION = "v1.32.4"
+VOLCANO = (api.VOLCANO, api.COMMANDS.api, VOLCANO_JOBS.api)
 ENGINE_TOKEN = "engine"
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -50,7 +52,10 @@ class ApiServer:
         self.writes: list[str] = []
         self.faults: list[Fault] = []
         self.is_away = False
-        self.has_kueue = True
+        self.way: api.Way = "queue"
+        """What bookings are, which says the rights of the engine."""
+        self.lacks = set(VOLCANO)
+        """Groups and versions that are not served."""
         self._watches: set[_Handler] = set()
         server = self
 
@@ -163,14 +168,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _serve(self, path: str, query: dict[str, str], body: Object) -> None:
-        plain = discovery(path, has_kueue=self.api_server.has_kueue)
+        plain = discovery(path, self.api_server.lacks)
         if plain is not None:
             self._send(200, plain)
             return
         if path == api.REVIEWS.path():
             self._send(201, self._review(body))
             return
-        target = target_of(path, has_kueue=self.api_server.has_kueue)
+        target = target_of(path, self.api_server.lacks)
         self._note(target, query)
         if query.get("watch") in ("1", "true"):
             self._watch(target, query)
@@ -198,6 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _done(self, target: Target, query: dict[str, str], body: Object) -> Object:
         store, resource = self.api_server.store, target.resource
+        review(store, self.command, resource, target.name)
         match self.command:
             case "GET" if target.name:
                 return store.get(resource, target.name, target.namespace)
@@ -267,10 +273,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
 
-def target_of(path: str, *, has_kueue: bool) -> Target:
+def target_of(path: str, lacks: Collection[str]) -> Target:
     """Raises Refusal."""
     for resource in RESOURCES:
-        if not path.startswith(f"{resource.api}/") or (resource.api == api.KUEUE and not has_kueue):
+        if not path.startswith(f"{resource.api}/") or resource.api in lacks:
             continue
         parts = path.removeprefix(f"{resource.api}/").split("/")
         namespace = ""
@@ -281,9 +287,9 @@ def target_of(path: str, *, has_kueue: bool) -> Target:
     raise Refusal(404, "NotFound", f"the server could not find {path}")
 
 
-def discovery(path: str, *, has_kueue: bool) -> Object | None:
+def discovery(path: str, lacks: Collection[str]) -> Object | None:
     """Returns what clients ask to learn which resources there are."""
-    groups = sorted({each.api for each in RESOURCES if each.group and (has_kueue or each.api != api.KUEUE)})
+    groups = sorted({each.api for each in RESOURCES if each.group and each.api not in lacks})
     if path == "/version":
         return {"major": "1", "minor": "32", "gitVersion": VERSION}
     if path == "/api":

@@ -3,11 +3,12 @@
 from agent.kubernetes import api
 from agent.kubernetes.api import Object
 from agent.kubernetes.bodies import RANK
-from agent.kubernetes.names import BOOKING, HOLDER, NAMESPACE, POLICY
+from agent.kubernetes.names import BOOKING, GROUP_POLICY, HOLDER, NAMESPACE, POLICY
 from agent.kubernetes.objects import HOSTNAME
 from tests.kubernetes.admission import HOLDERS
 from tests.kubernetes.controllers import QUEUE, STUBBORN, is_over
-from tests.kubernetes.store import JOBS, Store
+from tests.kubernetes.store import JOBS, VOLCANO_JOBS, Store
+from tests.kubernetes.volcano import GANG_QUEUE, MIN_MEMBER, SCHEDULER
 
 
 class Site:
@@ -67,8 +68,11 @@ class Site:
         stubborn: bool = False,
         rank: str = "",
         node: str = "",
+        gang: str = "",
+        together: int = 1,
     ) -> None:
-        """Submits a Job to a queue, or outside of all queues, with a PriorityClass and for a node."""
+        """Submits a Job to a queue, or outside of all queues, with a PriorityClass and for a node; or to
+        Volcano in its queue `gang`, where so many pods begin `together`."""
         template: Object = {
             "metadata": {"labels": {STUBBORN: ""} if stubborn else {}},
             "spec": {"restartPolicy": "Never", "containers": [_container(resource, count)]},
@@ -77,10 +81,35 @@ class Site:
             template["spec"]["priorityClassName"] = rank
         if node:
             template["spec"]["nodeSelector"] = {HOSTNAME: node}
+        meta: Object = {"name": name, "labels": {QUEUE: queue} if queue else {}}
+        if gang:
+            template["metadata"]["annotations"] = {GANG_QUEUE: gang}
+            template["spec"]["schedulerName"] = SCHEDULER
+            meta["annotations"] = {MIN_MEMBER: str(together)}
         spec = {"suspend": bool(queue), "parallelism": parallelism, "template": template}
-        labels = {QUEUE: queue} if queue else {}
-        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        body = {"metadata": meta, "spec": spec}
         self.store.create(JOBS, body, namespace)
+
+    def volcano_job(self, name: str, namespace: str, queue: str, ranks: dict[str, str]) -> None:
+        """Submits a job of Volcano with a pod for each node, by the class of the booking there, which begin
+        together."""
+        tasks: list[Object] = [
+            {
+                "name": node,
+                "replicas": 1,
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "priorityClassName": rank,
+                        "nodeSelector": {HOSTNAME: node},
+                        "containers": [_container("nvidia.com/gpu", 1)],
+                    }
+                },
+            }
+            for node, rank in ranks.items()
+        ]
+        spec = {"schedulerName": SCHEDULER, "queue": queue, "minAvailable": len(tasks), "tasks": tasks}
+        self.store.create(VOLCANO_JOBS, {"metadata": {"name": name}, "spec": spec}, namespace)
 
     def finish(self, name: str, namespace: str) -> None:
         """A job comes to its end by itself."""
@@ -106,6 +135,12 @@ class Site:
         self.store.create(api.RANKS, {"metadata": meta, "value": RANK - 1, "preemptionPolicy": "Never"})
         body = {"metadata": {"name": POLICY}, "spec": {"policyName": POLICY, "validationActions": ["Deny"]}}
         self.store.create(api.POLICIES, body)
+
+    def volcano(self) -> None:
+        """What the chart makes where there is Volcano."""
+        for name in (POLICY, GROUP_POLICY):
+            body = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+            self.store.create(api.POLICIES, body)
 
     def running(self, namespace: str) -> list[str]:
         """Returns the nodes of the pods in a namespace that run."""

@@ -14,10 +14,12 @@ from agent.kubernetes.api import Object, Resource
 from tests.kubernetes.validation import problem_of
 
 JOBS = Resource("/apis/batch/v1", "jobs", "Job", namespaced=True)
+VOLCANO_JOBS = Resource("/apis/batch.volcano.sh/v1alpha1", "jobs", "Job", namespaced=True)
 RESOURCES = (
     *(api.NODES, api.PODS, api.NAMESPACES, api.EVENTS, JOBS),
     *(api.FLAVORS, api.CLUSTER_QUEUES, api.LOCAL_QUEUES, api.WORKLOADS),
-    *(api.RANKS, api.QUOTAS, api.POLICIES),
+    *(api.RANKS, api.QUOTAS, api.POLICIES, api.CONFIG_MAPS),
+    *(api.GANG_QUEUES, api.GROUPS, api.COMMANDS, VOLCANO_JOBS),
 )
 Key = tuple[str, str]
 
@@ -172,7 +174,7 @@ class Store:
         return (change for change in list(kind.changes) if change[0] > version)
 
     def _check(self, resource: Resource, data: Object) -> None:
-        problem = problem_of(resource.kind, data)
+        problem = problem_of("VolcanoJob" if resource is VOLCANO_JOBS else resource.kind, data)
         if problem is not None:
             self.problems.append(problem)
             raise Refusal(422, "Invalid", problem)

@@ -78,6 +78,14 @@ def test_helm_makes_objects_that_a_cluster_takes() -> None:
     assert rendered(HELM / "gpu-agent-kubernetes", engine)
     plain = rendered(HELM / "gpu-agent-kubernetes", {**engine, "kueue": False})
     assert {"PriorityClass", "ValidatingAdmissionPolicy"} <= {each["kind"] for each in plain}
+    volcano = {**engine, "kueue": False, "volcano": True, "volcanoNamespace": "volcano-system"}
+    made = {
+        (each["kind"], each["metadata"]["name"]) for each in rendered(HELM / "gpu-agent-kubernetes", volcano)
+    }
+    policies = {name for kind, name in made if kind == "ValidatingAdmissionPolicy"}
+    assert policies == {"gpu-portal-bookings", "gpu-portal-groups"}
+    assert ("PriorityClass", "gpu-portal-holder") not in made
+    rendered(HELM / "gpu-agent-kubernetes", {**volcano, "kueue": True}, refused="two ways")
     objects = rendered(CHART, {**GIVEN, "ingress": {"tlsSecret": "tls", "className": "nginx"}})
     kinds = [each["kind"] for each in objects]
     assert kinds.count("Deployment") == kinds.count("PodDisruptionBudget") == len(PROGRAMS)

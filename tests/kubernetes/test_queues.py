@@ -9,7 +9,7 @@ from agent.kubernetes import api
 from agent.kubernetes.api import Access, KubernetesApi
 from agent.kubernetes.cluster import KubernetesCluster, site_read
 from agent.kubernetes.gpu import KubernetesGpus
-from agent.kubernetes.parts import PartSettings
+from agent.kubernetes.parts import BookingParts, PartSettings
 from agent.kubernetes.queues import BookingQueues
 from agent.plan.targets import GpuTarget, Task
 from agent.ports.gpu import GpuError, RetryLater
@@ -25,11 +25,18 @@ from wire import DesiredAllocation, Notice
 class OneNode:
     """The ports of one node, with what is to run there."""
 
-    def __init__(self, server: ApiServer, name: str, cluster: KubernetesCluster | None = None) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        name: str,
+        cluster: KubernetesCluster | None = None,
+        parts: Callable[[PartSettings], BookingParts] | None = None,
+    ) -> None:
         self.cluster = cluster or KubernetesCluster(KubernetesApi(Access(server.url)))
         self.gpus = KubernetesGpus(self.cluster, name, site_read(self.cluster.api), {})
         settings = PartSettings(node=name, slot_of=self.gpus.slot, resource_of=self.gpus.resource)
-        self.queues = self.gpus.queues = BookingQueues(self.cluster, settings)
+        self.queues = BookingQueues(self.cluster, settings) if parts is None else parts(settings)
+        self.gpus.queues = self.queues
 
     def follow(self, *wanted: tuple[int, DesiredAllocation], ending: bool = False) -> list[str]:
         """Takes in what is to run, or to end, by the index of its place."""

@@ -9,9 +9,9 @@ from agent.kubernetes import api
 from agent.kubernetes.api import Access, KubernetesApi
 from agent.kubernetes.cluster import KubernetesCluster, site_read
 from agent.kubernetes.gpu import KubernetesGpus
+from agent.kubernetes.holders import HeldQuotas
 from agent.kubernetes.names import ENDS, HOLDS, PAUSE_AT
 from agent.kubernetes.parts import PartSettings
-from agent.kubernetes.quotas import BookingQuotas
 from agent.plan.targets import GpuTarget, Task
 from agent.ports.gpu import RetryLater
 from tests.agent.builders import HOUR, a_whole
@@ -26,10 +26,13 @@ from tests.kubernetes.store import JOBS, Refusal
 
 pytestmark = pytest.mark.faults
 
+SLICES = "nvidia.com/mig-1g.10gb"
+
 
 @pytest.fixture(autouse=True)
 def _without_kueue(server: ApiServer, site: Site, controllers: Controllers) -> None:
-    server.has_kueue = controllers.is_kueue_up = False
+    server.way, controllers.is_kueue_up = "quota", False
+    server.lacks.add(api.KUEUE)
     site.plain()
 
 
@@ -72,8 +75,9 @@ def test_a_booking_is_a_quota_whose_devices_are_held_until_people_use_them(
     desk.book("BK-7", 0, 1)
     desk.await_ready("BK-7")
     hard = hard_of(server, "bk-7.n1")
-    assert hard["requests.nvidia.com/gpu"] == "2"
-    assert set(hard) == {"requests.nvidia.com/gpu", "requests.cpu", "requests.memory"}
+    # Nothing that the node offers is without a limit.
+    assert (hard["requests.nvidia.com/gpu"], hard[f"requests.{SLICES}"]) == ("2", "0")
+    assert set(hard) == {f"requests.{name}" for name in ("nvidia.com/gpu", SLICES, "cpu", "memory")}
     assert holders(server, "BK-7") == 2
     # A pod of others finds the free devices, and not the booked ones.
     site.namespace("others")
@@ -225,6 +229,11 @@ def test_a_class_is_for_pods_of_its_namespace_on_its_node(desk: Desk, server: Ap
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     with pytest.raises(Refusal, match=r"exceeded quota: bk-3\.n1"):
         server.store.create(api.PODS, {"metadata": {"name": "more"}, "spec": spec}, TEAM)
+    # Nor anything of another kind.
+    uses = {SLICES: "1", "cpu": "1m", "memory": "1Mi"}
+    spec["containers"][0]["resources"] = {"requests": uses, "limits": uses}
+    with pytest.raises(Refusal, match=r"exceeded quota: bk-3\.n1"):
+        server.store.create(api.PODS, {"metadata": {"name": "other"}, "spec": spec}, TEAM)
     desk.release("BK-3")
 
 
@@ -307,10 +316,10 @@ def test_a_lost_node_and_a_silent_server_are_never_empty(desk: Desk, server: Api
 
 def test_no_class_is_made_before_its_quota_is_in_force(server: ApiServer, controllers: Controllers) -> None:
     controllers.counts_quotas = False
-    cluster = KubernetesCluster(KubernetesApi(Access(server.url)), has_kueue=False)
+    cluster = KubernetesCluster(KubernetesApi(Access(server.url)), way="quota")
     gpus = KubernetesGpus(cluster, "n1", site_read(cluster.api), {})
     settings = PartSettings(node="n1", slot_of=gpus.slot, resource_of=gpus.resource)
-    gpus.queues = quotas = BookingQuotas(cluster, settings, namespace=HOLDERS, image="pause")
+    gpus.queues = quotas = HeldQuotas(cluster, settings, namespace=HOLDERS, image="pause")
     wanted = a_whole("a", booking="BK-1")
 
     def try_allow() -> str:

@@ -13,16 +13,7 @@ import yaml
 
 from agent import __main__ as agent
 from agent.kubernetes import api, names
-from agent.kubernetes.api import (
-    EVERYWHERE,
-    EVERYWHERE_PLAIN,
-    IN_PROJECTS,
-    IN_PROJECTS_PLAIN,
-    OF_HOLDERS,
-    Access,
-    KubernetesApi,
-    Rights,
-)
+from agent.kubernetes.api import OF_SCHEDULER, RIGHTS, Access, KubernetesApi, Rights, Way
 from agent.kubernetes.bodies import RANK
 from agent.kubernetes.cluster import site_read
 from tests.agent.builders import a_whole
@@ -32,6 +23,7 @@ from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.server import ENGINE_TOKEN, ApiServer
 from tests.kubernetes.site import Site
 from tests.kubernetes.store import JOBS
+from tests.kubernetes.test_gangs import a_gang_node
 from tests.kubernetes.test_queues import OneNode
 from tests.kubernetes.validation import problem_of
 from wire.kubectl import COMMAND, pods_read
@@ -62,7 +54,7 @@ def test_doctor_says_what_the_cluster_lacks(
     )
 
     server.denied = {("create", "kueue.x-k8s.io", "localqueues"), ("watch", "", "pods")}
-    server.has_kueue = False
+    server.lacks.add(api.KUEUE)
     site.namespace("twice", tenant="biology")
     site.node("bare", label=False)
     found = examined(server, tmp_path, capsys, "--nodes", "n1,bare,n9", "--kubernetes-bookings", "queue")
@@ -82,16 +74,32 @@ def test_doctor_says_what_the_cluster_lacks(
     assert found["Kubernetes"]["state"] == "fail"
 
 
-def rules(name: str, *, kueue: bool = True) -> set[tuple[str, str, str]]:
+def rendered(name: str, way: Way, **values: bool) -> list[dict[str, Any]]:
+    """Returns the objects of a template whose conditions name values, as the chart has them for a way."""
+    said = {"kueue": way == "queue", "volcano": way == "volcano", "volcanoNamespace": True, **values}
+    kept, taken = [], [True]
+    for line in (CHART / "templates" / name).read_text().splitlines():
+        if line.startswith("{{- if "):
+            condition = re.sub(r"\.Values\.(\w+)", lambda found: str(said[found[1]]), line[7:-2].strip())
+            words = condition.replace("(", " ").replace(")", " ").split()
+            flags = [word == "True" for word in words if word in ("True", "False")]
+            met = any(flags) if "or" in words else all(flags)
+            taken.append(met != ("not" in words))
+        elif line.startswith("{{- range "):
+            break
+        elif line == "{{- end }}":
+            taken.pop()
+        elif all(taken):
+            kept.append(re.sub(r"\{\{.*?\}\}", "x", line))
+    return [each for each in yaml.safe_load_all("\n".join(kept)) if each is not None]
+
+
+def rules(name: str, way: Way) -> set[tuple[str, str, str]]:
     """Returns the rights of a role of the chart: verb, group and resource."""
-    text = (CHART / "templates" / name).read_text().removeprefix("{{- if not .Values.kueue }}\n")
-    branches = r"\{\{- if .Values.kueue \}\}\n(.*?)\{\{- else \}\}\n(.*?)\{\{- end \}\}\n"
-    text = re.sub(branches, r"\1" if kueue else r"\2", text, flags=re.DOTALL)
-    first = re.sub(r"\{\{.*?\}\}", "x", text).split("\n---")[0]
-    document = yaml.safe_load("\n".join(line for line in first.splitlines() if line != "x"))
     return {
         (verb, group, resource)
-        for rule in document["rules"]
+        for each in rendered(name, way)
+        for rule in each.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -103,30 +111,45 @@ def plain(rights: Rights) -> set[tuple[str, str, str]]:
 
 
 def test_the_chart_grants_what_the_engine_needs_and_no_more() -> None:
-    assert rules("clusterrole.yaml") == plain(EVERYWHERE)
-    assert rules("projectrole.yaml") == plain(IN_PROJECTS)
-    assert rules("clusterrole.yaml", kueue=False) == plain(EVERYWHERE_PLAIN)
-    assert rules("projectrole.yaml", kueue=False) == plain(IN_PROJECTS_PLAIN)
-    assert rules("holders.yaml") == plain(OF_HOLDERS)
+    for way, rights in RIGHTS.items():
+        assert rules("clusterrole.yaml", way) == plain(rights.everywhere)
+        assert rules("projectrole.yaml", way) == plain(rights.in_projects)
+        assert rules("ownrole.yaml", way) == plain(rights.own)
+        of_scheduler = OF_SCHEDULER if way == "volcano" else ()
+        assert rules("volcanorole.yaml", way) == plain(of_scheduler)
+    assert rendered("volcanorole.yaml", "volcano", volcanoNamespace=False) == []
 
 
-def test_the_classes_of_the_chart_are_those_that_the_engine_names() -> None:
-    text = re.sub(r"\{\{.*?\}\}", "", (CHART / "templates" / "policy.yaml").read_text())
-    holder, policy, binding = yaml.safe_load_all(text)
+def test_the_classes_and_policies_of_the_chart_are_those_that_the_engine_names() -> None:
+    (holder,) = rendered("holderclass.yaml", "quota")
     assert (holder["metadata"]["name"], holder["value"]) == (names.HOLDER, RANK - 1)
-    assert policy["metadata"]["name"] == binding["metadata"]["name"] == names.POLICY
-    (rule,) = policy["spec"]["validations"]
-    assert f"params.metadata.annotations['{names.HOST}']" in rule["expression"]
-    assert f"params.metadata.annotations['{names.NAMESPACE}']" in rule["expression"]
-    (selects,) = binding["spec"]["paramRef"]["selector"]["matchExpressions"]
-    assert selects == {"key": names.BOOKING, "operator": "Exists"}
     assert names.BOOKING in holder["metadata"]["labels"]
+    ways: tuple[tuple[Way, int, int], ...] = (("queue", 0, 0), ("volcano", 2, 2), ("quota", 2, 0))
+    for way, classes, groups in ways:
+        assert len(rendered("policy.yaml", way)) == classes
+        assert len(rendered("grouppolicy.yaml", way)) == groups
+        assert bool(rendered("holderclass.yaml", way)) is (way == "quota")
+    for template, name, notes in (
+        ("policy.yaml", names.POLICY, (names.HOST, names.NAMESPACE)),
+        ("grouppolicy.yaml", names.GROUP_POLICY, (names.NAMESPACE,)),
+    ):
+        policy, binding = rendered(template, "volcano")
+        assert policy["metadata"]["name"] == binding["metadata"]["name"] == name
+        (rule,) = policy["spec"]["validations"]
+        assert all(f"params.metadata.annotations['{note}']" in rule["expression"] for note in notes)
+        (selects,) = binding["spec"]["paramRef"]["selector"]["matchExpressions"]
+        assert selects == {"key": names.BOOKING, "operator": "Exists"}
+    # What is in a queue may be changed when its booking is over.
+    assert "oldObject.spec.queue != object.spec.queue" in policy["spec"]["matchConditions"][1]["expression"]
+    kind = policy["spec"]["paramKind"]
+    assert kind == {"apiVersion": api.GANG_QUEUES.version, "kind": api.GANG_QUEUES.kind}
 
 
 def test_doctor_says_what_a_cluster_without_kueue_lacks(
     server: ApiServer, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.has_kueue = False
+    server.way = "quota"
+    server.lacks.add(api.KUEUE)
     missing = "the PriorityClass gpu-portal-holder, the ValidatingAdmissionPolicyBinding gpu-portal-bookings"
     found = examined(server, tmp_path, capsys)
     assert (found["Kueue"]["state"], found["Kueue"]["seen"]) == (
@@ -137,7 +160,7 @@ def test_doctor_says_what_a_cluster_without_kueue_lacks(
     with pytest.raises(OSError, match="without Kueue the cluster needs the PriorityClass gpu-portal-holder"):
         site_read(api_of)
     site.plain()
-    assert not site_read(api_of).has_kueue
+    assert site_read(api_of).way == "quota"
     server.denied = {("create", "", "pods")}
     found = examined(server, tmp_path, capsys)
     assert (found["Kueue"]["state"], found["Kueue"]["seen"]) == (
@@ -150,6 +173,98 @@ def test_doctor_says_what_a_cluster_without_kueue_lacks(
     assert found["Kueue"]["state"] == "fail"
     with pytest.raises(OSError, match="the cluster has no Kueue"):
         site_read(api_of, "queue")
+
+
+SETTINGS = """actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: predicates
+  - name: proportion
+"""
+
+
+def test_doctor_says_which_scheduler_it_found(
+    server: ApiServer, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = examined(server, tmp_path, capsys)
+    assert found["Volcano"]["seen"] == "scheduling.volcano.sh/v1beta1 is not served"
+    # Volcano alone does not change what bookings are: the site does, by the chart.
+    server.lacks, server.way = {api.KUEUE}, "quota"
+    site.plain()
+    found = examined(server, tmp_path, capsys)
+    seen_of = {name: (found[name]["state"], found[name]["seen"]) for name in ("Kueue", "Volcano")}
+    assert seen_of == {
+        "Kueue": ("ok", "bookings are quotas, and pods hold their devices"),
+        "Volcano": ("ok", "scheduling.volcano.sh/v1beta1 is served, and not used"),
+    }
+    assert site_read(KubernetesApi(Access(server.url))).way == "quota"
+    server.store.remove(api.POLICIES, names.POLICY)
+    site.volcano()
+    assert site_read(KubernetesApi(Access(server.url))).way == "volcano"
+    # Kueue comes first, unless the site asks for Volcano.
+    server.lacks = set()
+    assert site_read(KubernetesApi(Access(server.url))).way == "queue"
+    assert site_read(KubernetesApi(Access(server.url)), "volcano").way == "volcano"
+    server.lacks = {api.VOLCANO}
+    with pytest.raises(OSError, match="the cluster has no Volcano"):
+        site_read(KubernetesApi(Access(server.url)), "volcano")
+
+
+class VolcanoDoctor:
+    """What doctor says of Volcano."""
+
+    def __init__(self, server: ApiServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._asked = (server, folder, capsys, "--kubernetes-bookings", "volcano")
+        self._store = server.store
+
+    def says(self, name: str) -> tuple[str, str]:
+        found = examined(*self._asked)[name]
+        return found["state"], found["seen"]
+
+    def with_settings(self, text: str) -> tuple[str, str]:
+        """What it says of the plugins where these are the settings of the scheduler."""
+        where = ("volcano-scheduler-configmap", "volcano-system")
+        self._store.remove(api.CONFIG_MAPS, *where)
+        body = {"metadata": {"name": where[0]}, "data": {"volcano-scheduler.conf": text}}
+        self._store.create(api.CONFIG_MAPS, body, where[1])
+        return self.says("plugins of Volcano")
+
+
+def test_doctor_says_what_volcano_lacks(
+    server: ApiServer, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.lacks, server.way = {api.KUEUE}, "volcano"
+    doctor = VolcanoDoctor(server, tmp_path, capsys)
+    missing = [f"the ValidatingAdmissionPolicyBinding {name}" for name in (names.POLICY, names.GROUP_POLICY)]
+    said = f"bookings can't have queues of Volcano without {', '.join(missing)}"
+    assert doctor.says("Volcano") == ("fail", said)
+    with pytest.raises(OSError, match=" and ".join(missing)):
+        site_read(KubernetesApi(Access(server.url)), "volcano")
+    site.volcano()
+    server.denied = {("create", "bus.volcano.sh", "commands"), ("get", "", "configmaps")}
+    assert doctor.says("rights in Kubernetes")[1] == "not granted: create commands in gpu-agents"
+    assert doctor.says("Volcano") == ("warn", "pods of others may come to n1, n2")
+    assert doctor.says("plugins of Volcano")[0] == "unknown"
+    server.denied = set()
+    taint = {"key": names.NODE, "value": "", "effect": "NoSchedule"}
+    for name in ("n1", "n2"):
+        server.store.patch(api.NODES, name, {"spec": {"taints": [taint]}})
+    assert doctor.says("Volcano")[0] == "ok"
+    site.namespace("volcano-system")
+    assert doctor.with_settings(SETTINGS) == ("ok", "gang, predicates, priority, proportion")
+    assert doctor.with_settings(SETTINGS.replace("proportion", "drf").replace("gang", "sla")) == (
+        "warn",
+        "volcano-system/volcano-scheduler-configmap has no plugin gang, capacity or proportion",
+    )
+    server.store.patch(api.NODES, "n2", {"metadata": {"labels": {names.NODE_GROUP: "b"}}})
+    assert doctor.with_settings(SETTINGS.replace("predicates", "nodegroup")) == (
+        "warn",
+        "it has the plugin nodegroup, and these nodes are in no group: n1",
+    )
 
 
 def test_the_schemas_refuse_what_an_api_server_refuses() -> None:
@@ -169,28 +284,11 @@ def test_the_schemas_refuse_what_an_api_server_refuses() -> None:
 def test_people_work_with_kubectl(
     server: ApiServer, site: Site, controllers: Controllers, tmp_path: Path
 ) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.fail("kubectl is not installed: run `make kubectl` as root", pytrace=False)
+    kubectl = Kubectl(server, tmp_path)
     node, booked = OneNode(server, "n1"), (0, a_whole("a", booking="BK-1"))
     node.allowed(booked)
-
-    def kubectl(*words: str) -> str:
-        command = ("kubectl", "--server", server.url, "--namespace", TEAM, *words)
-        done = subprocess.run(
-            command,
-            env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     assert kubectl("get", "localqueues", "-o", "name") == "localqueue.kueue.x-k8s.io/bk-1\n"
-    job = tmp_path / "job.yaml"
-    job.write_text(yaml.safe_dump(documented_job()))
-    kubectl("create", "--validate=false", "-f", str(job))
+    kubectl("create", "--validate=false", "-f", kubectl.file(documented_job("kueue")))
     seen(lambda: site.running(TEAM) == ["n1"])
     assert kubectl("get", "workloads", "-o", "jsonpath={.items[0].status.admission.clusterQueue}") == (
         "biology.bk-1"
@@ -210,9 +308,64 @@ def test_people_work_with_kubectl(
     node.cluster.stop()
 
 
-def documented_job() -> dict[str, Any]:
-    """Returns the Job that docs/kubernetes.md shows."""
+@pytest.mark.engines
+def test_people_work_with_kubectl_in_a_queue_of_volcano(
+    server: ApiServer, site: Site, controllers: Controllers, tmp_path: Path
+) -> None:
+    server.way, controllers.is_kueue_up, controllers.is_volcano_up = "volcano", False, True
+    server.lacks = {api.KUEUE}
+    site.volcano()
+    node = a_gang_node(server, "n1")
+    booked = [(slot, a_whole(f"a{slot}", booking="BK-1")) for slot in (0, 1)]
+    node.allowed(*booked)
+    kubectl = Kubectl(server, tmp_path)
+    assert kubectl("get", "queues", "-o", "jsonpath={.items[*].status.state}") == "Open"
+    kubectl("create", "--validate=false", "-f", kubectl.file(documented_job("volcano")))
+    seen(lambda: site.running(TEAM) == ["n1", "n1"])
+    assert kubectl("get", "podgroups", "-o", "jsonpath={.items[*].spec.queue}") == "gpu-portal.biology.bk-1"
+    # An administrator can't delete it under its pods, and deletes the job.
+    with pytest.raises(AssertionError, match="has allocated Pods"):
+        kubectl("delete", "queue", "gpu-portal.biology.bk-1", "--wait=false")
+    kubectl("delete", "jobs.v1.batch", "train", "--wait=false", "--cascade=background")
+    kubectl("delete", "pods", "--all", "--wait=false")
+    seen(lambda: site.running(TEAM) == [] and server.store.all(api.GROUPS) == [])
+    kubectl("delete", "queue", "gpu-portal.biology.bk-1", "--wait=false")
+    seen(lambda: node.follow(*booked) == [] and len(server.store.all(api.GANG_QUEUES)) == 1)
+    node.cluster.stop()
+
+
+class Kubectl:
+    """`kubectl` in the namespace of the team."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        if shutil.which("kubectl") is None:
+            pytest.fail("kubectl is not installed: run `make kubectl` as root", pytrace=False)
+        self._server = server
+        self._folder = folder
+
+    def __call__(self, *words: str) -> str:
+        done = subprocess.run(
+            ("kubectl", "--server", self._server.url, "--namespace", TEAM, *words),
+            env={"HOME": str(self._folder), "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def file(self, data: dict[str, Any]) -> str:
+        """Returns the path of a file with an object."""
+        path = self._folder / "object.yaml"
+        path.write_text(yaml.safe_dump(data))
+        return str(path)
+
+
+def documented_job(scheduler: str) -> dict[str, Any]:
+    """Returns the Job that docs/kubernetes.md shows for a scheduler, as for the team's bookings on n1."""
     text = Path("docs/kubernetes.md").read_text()
-    (found,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    document: dict[str, Any] = yaml.safe_load(found)
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (found,) = (each for each in blocks if scheduler in each)
+    document: dict[str, Any] = yaml.safe_load(found.replace("helix", "biology").replace("gpu01", "n1"))
     return document

@@ -1,4 +1,4 @@
-"""Objects against the published schemas: those of Kubernetes's API, and of the CRDs of Kueue."""
+"""Objects against the published schemas: those of Kubernetes's API, and of the CRDs of Kueue and Volcano."""
 
 import json
 import re
@@ -10,7 +10,11 @@ from jsonschema import Draft202012Validator
 
 SCHEMAS = Path(__file__).parent / "schemas"
 _CORE = json.loads((SCHEMAS / "kubernetes.json").read_text())
-_KUEUE = json.loads((SCHEMAS / "kueue.json").read_text())
+_CRDS = {
+    kind: schema
+    for name in ("kueue.json", "volcano.json")
+    for kind, schema in json.loads((SCHEMAS / name).read_text()).items()
+}
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?")
@@ -41,8 +45,8 @@ def _named(name: str) -> bool:
 
 @cache
 def _validator(kind: str) -> Draft202012Validator:
-    if kind in _KUEUE:
-        schema = _closed(_KUEUE[kind])
+    if kind in _CRDS:
+        schema = _closed(_CRDS[kind])
         schema["properties"]["metadata"] = {"$ref": f"#/$defs/{_META}"}
     else:
         schema = {"$ref": f"#/$defs/{_CORE['kinds'][kind]}"}

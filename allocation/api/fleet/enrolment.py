@@ -111,7 +111,8 @@ class EngineAgentIn(Strict):
 
     token = Text(max_length=200)
     engine = serializers.ChoiceField(
-        choices=SCHEDULERS, help_text="`slurm`, `kubernetes` with Kueue, or `quota`: Kubernetes without it."
+        choices=SCHEDULERS,
+        help_text="`slurm`, `kubernetes` with Kueue, `volcano`, or `quota`: Kubernetes without both.",
     )
     agent = Text(max_length=40, help_text="Version of the agent.")
 

@@ -44,7 +44,8 @@ class EngineViewOut(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     engine = serializers.CharField(
-        source="scheduler", help_text="`slurm`, `kubernetes` or `quota`; empty before its enrolment."
+        source="scheduler",
+        help_text="`slurm`, `kubernetes`, `quota` or `volcano`; empty before its enrolment.",
     )
     rack = serializers.CharField(help_text="Of hosts that join.")
     state = serializers.CharField(help_text="`expected`, `reporting`, `silent` or `locked_out`.")

@@ -45,7 +45,8 @@ class EngineAgent(models.Model):
                 name="engine_two_keys_at_most",
             ),
             models.CheckConstraint(
-                condition=Q(engine__in=["", "slurm", "kubernetes", "quota"]), name="engine_is_a_scheduler"
+                condition=Q(engine__in=["", "slurm", "kubernetes", "quota", "volcano"]),
+                name="engine_is_a_scheduler",
             ),
         ]
 

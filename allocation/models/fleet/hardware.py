@@ -32,6 +32,7 @@ class Node(models.Model):
         SLURM = "slurm", "Slurm"
         KUBERNETES = "kubernetes", "Kubernetes"
         QUOTA = "quota", "Kubernetes without Kueue"
+        VOLCANO = "volcano", "Kubernetes with Volcano"
 
     class Storage(models.TextChoices):
         UNKNOWN = "", "Not known"

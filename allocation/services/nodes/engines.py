@@ -51,7 +51,8 @@ from tenants.platform.wall import operator_tx, require_operators_process
 logger = logging.getLogger(__name__)
 
 TOKEN_PREFIX = "gpup_engine_"  # noqa: S105 (how a token begins)
-SCHEDULERS = ("slurm", "kubernetes", "quota")
+_OF_KUBERNETES = {"kubernetes", "quota", "volcano"}
+SCHEDULERS = ("slurm", *sorted(_OF_KUBERNETES))
 _WANTED_AT_ONCE = 64
 _GONE = "its engine no longer reports the host"
 
@@ -321,7 +322,7 @@ def is_alone(engine: EngineAgent, node: Node) -> bool:
 
 def is_like(scheduler: str, other: str) -> bool:
     """Whether these are one scheduler."""
-    return scheduler == other or {scheduler, other} == {"kubernetes", "quota"}
+    return scheduler == other or {scheduler, other} <= _OF_KUBERNETES
 
 
 def _of_kind(engine: EngineAgent, kind: str) -> set[str]:

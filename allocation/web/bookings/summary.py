@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from textwrap import indent
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -43,7 +44,7 @@ from billing.peak_text import peak_words
 from billing.rules import money_text, rest_in_cents
 from tenants.platform.nouns import unit_text
 from tenants.platform.words import more_text
-from wire.kubernetes_names import queue_names, rank_name
+from wire.kubernetes_names import gang_queue_name, queue_names, rank_name
 
 # What is true of a booking that is not delayed by the check.
 FINE = {
@@ -225,12 +226,21 @@ def commands_of(booking: Booking, places: Sequence[NodePlace]) -> list[tuple[str
             queue = queue_names(booking.tenant.slug, booking.node_name).local
             found.append((place.name, f"kueue.x-k8s.io/queue-name: {queue}"))
             continue
-        if place.engine == Node.Engine.QUOTA:
-            found.append((place.name, _pod_lines(booking, place.host)))
+        if place.engine in (Node.Engine.QUOTA, Node.Engine.VOLCANO):
+            lines = _pod_lines(booking, place.host)
+            is_queued = place.engine == Node.Engine.VOLCANO
+            found.append((place.name, _queued_lines(booking, lines) if is_queued else lines))
             continue
         folder = f"{AGENT_FOLDER}/{booking.tenant.slug}.{booking.node_name}"
         found.append((place.name, f"ssh {place.name}\nsource {folder}/env"))
     return found
+
+
+def _queued_lines(booking: Booking, lines: str) -> str:
+    """Returns what a pod needs for its turn in the booking's queue of Volcano, with what its quota needs."""
+    queue = gang_queue_name(queue_names(booking.tenant.slug, booking.node_name).queue)
+    spec = indent(f"schedulerName: volcano\n{lines}", "  ")
+    return f"metadata:\n  annotations: {{scheduling.volcano.sh/queue-name: {queue}}}\nspec:\n{spec}"
 
 
 def _pod_lines(booking: Booking, node: str) -> str:

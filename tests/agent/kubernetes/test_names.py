@@ -4,7 +4,7 @@ import pytest
 
 from agent.kubernetes.names import flavor_name
 from tests.kubernetes.validation import problem_of
-from wire.kubernetes_names import RANKS, bounded, queue_names, rank_name
+from wire.kubernetes_names import RANKS, bounded, gang_queue_name, queue_names, rank_name
 
 
 def test_a_booking_has_the_number_that_people_know() -> None:
@@ -20,7 +20,9 @@ def test_whatever_comes_is_a_name_and_a_label(tenant: str, booking: str) -> None
     found = queue_names(tenant, booking)
     node = "gpu-01.rack-7.example.org" * 3
     assert rank_name(found.queue, node).startswith(RANKS)
-    for name in (found.local, found.queue, flavor_name(found.queue, node), rank_name(found.queue, node)):
+    assert gang_queue_name(found.queue).startswith(RANKS)
+    of_nodes = (flavor_name(found.queue, node), rank_name(found.queue, node))
+    for name in (found.local, found.queue, gang_queue_name(found.queue), *of_nodes):
         assert len(name) <= 63
         data = {"metadata": {"name": name, "labels": {"gpu-portal/booking": name}}}
         assert problem_of("ResourceFlavor", data) is None
@@ -37,6 +39,6 @@ def test_no_two_bookings_have_the_same_names() -> None:
         ),
     ]
     names = {queue_names(tenant, booking).queue for tenant, booking in pairs}
-    assert len(names) == len(pairs)
+    assert len(names) == len({gang_queue_name(name) for name in names}) == len(pairs)
     long = "n" * 80
     assert bounded(long, "a") != bounded(long, "b")

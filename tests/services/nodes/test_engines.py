@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import wire
-from allocation.models import Gpu, Node
+from allocation.models import Booking, Gpu, Node
 from allocation.queries.bookings.bookings import node_places_of
 from allocation.queries.fleet.fleet import fleet_now
 from allocation.services.bookings.creation import booking_request
@@ -122,14 +122,34 @@ def test_a_node_of_kubernetes_learns_the_project_and_the_page_names_the_queue(pl
         (place,) = node_places_of(found)
         queue = f"bk-{found.number}"
         assert commands_of(found, [place]) == [(place.name, f"kueue.x-k8s.io/queue-name: {queue}")]
-        # Without Kueue, what a pod needs; its node learns the project, too.
-        Node.objects.update(engine="quota")
-        (document,) = desired_documents(list(Node.objects.all()), epoch=1)
-        assert {each.project for gpu in document.gpus for each in gpu.allocations} == {lab.project.slug}
-        (place,) = node_places_of(found)
-        ((_, lines),) = commands_of(found, [place])
-        assert yaml.safe_load(lines) == {
-            "priorityClassName": f"gpu-portal.{lab.project.tenant.slug}.{queue}.{place.name}",
-            "nodeSelector": {"kubernetes.io/hostname": place.name},
-            "tolerations": [{"key": "gpu-portal/node", "operator": "Exists"}],
+        assert {engine: pod_lines(found, lab, engine) for engine in ("quota", "volcano")} == {
+            "quota": (pod := pod_needs(found, lab)),
+            "volcano": {
+                "metadata": {
+                    "annotations": {
+                        "scheduling.volcano.sh/queue-name": f"gpu-portal.{lab.project.tenant.slug}.{queue}"
+                    }
+                },
+                "spec": {"schedulerName": "volcano", **pod},
+            },
         }
+
+
+def pod_needs(booking: Booking, lab: Lab) -> dict[str, object]:
+    """What a pod needs without Kueue."""
+    (place,) = node_places_of(booking)
+    return {
+        "priorityClassName": f"gpu-portal.{lab.project.tenant.slug}.bk-{booking.number}.{place.name}",
+        "nodeSelector": {"kubernetes.io/hostname": place.name},
+        "tolerations": [{"key": "gpu-portal/node", "operator": "Exists"}],
+    }
+
+
+def pod_lines(booking: Booking, lab: Lab, engine: str) -> object:
+    """What the page says of a node of such an engine, which learns the project, too."""
+    Node.objects.update(engine=engine)
+    (document,) = desired_documents(list(Node.objects.all()), epoch=1)
+    assert {each.project for gpu in document.gpus for each in gpu.allocations} == {lab.project.slug}
+    (place,) = node_places_of(booking)
+    ((_, lines),) = commands_of(booking, [place])
+    return yaml.safe_load(lines)
