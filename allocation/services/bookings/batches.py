@@ -210,14 +210,14 @@ class _Admissions:
         if item.project not in self._projects:
             self._projects[item.project] = access_project_to_book(self._actor, item.project, "project")
         project = self._projects[item.project]
-        key = (item.project, item.tier, item.ask)
+        key = (item.project, item.tier, item.zone, item.ask)
         if key not in self._known:
             self._known[key] = admission_check(
                 project=project,
                 tier_slug=item.tier,
                 ask=item.ask,
                 now=self._now,
-                asker=Asker(self._actor.user_id, is_many=True),
+                asker=Asker(self._actor.user_id, is_many=True, zone=item.zone),
             )
         admission = self._known[key]
         offer = offer_price(admission, self._shelf(item.priced_at or self._now))
