@@ -124,7 +124,7 @@ def by_cost(project: Project, request: BookingRequest, now: datetime) -> Booking
             if price is not None
         }
 
-    found = diverted(project, name, ask, prices)
+    found = diverted(project, name, ask, prices, now)
     if found is None:
         return request
     event = Event("diverted", event_text("diverted", **found.facts), detail=found.detail)
