@@ -136,11 +136,11 @@ def test_a_class_that_misses_the_deadline_is_not_the_cheapest(learnt: Site) -> N
 
 def test_the_sentence_names_the_class_that_would_be_late() -> None:
     facts = {"workload": "fold", "unit": "step", "costs": "€2.00 on A100 (3 runs)"}
-    assert str(event_text("diverted", **facts, late="L40S").sentence) == (
+    assert str(event_text("diverted", **facts, late="L40S")) == (
         "By the project's choice the cheapest class that meets the deadline comes first: 1,000 steps of fold "
         "cost €2.00 on A100 (3 runs). It would be late on L40S."
     )
-    assert "deadline" not in str(event_text("diverted", **facts).sentence), "an event of before"
+    assert "deadline" not in str(event_text("diverted", **facts)), "an event of before"
 
 
 def test_a_class_that_is_not_learnt_stops_it(learnt: Site) -> None:
