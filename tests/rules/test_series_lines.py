@@ -362,14 +362,19 @@ def test_a_number_of_gpus_or_of_dates_is_asked(said: str) -> None:
         (problem,) = [each for each in _read_alone(line).problems if each.code == "not_understood"]
         assert [each.text for each in problem.repairs] == [choice]
         found = _read_alone(choice)
-        assert not found.problems and (found.count or 1) * len(_dates(found)) in (5, 40)
+        assert not found.problems
+        assert (found.count or 1) * len(_dates(found)) in (5, 40)
     other = _read_alone(f"2x l40s every day 9-10 from 1 feb {said}")
     assert (other.count, other.repeat and other.repeat.times, other.problems) == (2, 5, ())
 
 
 @pytest.mark.parametrize(
     ("end", "choice"),
-    [("until late january", "until 2027-01-31"), ("till mid january", "till 2027-01-15"), ("by early may", "")],
+    [
+        ("until late january", "until 2027-01-31"),
+        ("till mid january", "till 2027-01-15"),
+        ("by early may", ""),
+    ],
 )
 def test_a_vague_end_is_never_read_as_another_start(end: str, choice: str) -> None:
     found = _read_alone(f"1 l40s every day 9-10 {end}")
@@ -379,7 +384,8 @@ def test_a_vague_end_is_never_read_as_another_start(end: str, choice: str) -> No
 
 
 def _dates(found: Parsed) -> tuple[datetime, ...]:
-    assert found.repeat is not None and found.starts is not None
+    assert found.repeat is not None
+    assert found.starts is not None
     return dates_of(found.repeat, found.starts, BERLIN).starts
 
 

@@ -86,9 +86,9 @@ def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
             sentence = refusal_text("keeps_places", label=booking.label)
             numbers = {"booking": booking.label}
             refused = _refusal(booking, change.reasons, change.alternatives, sentence, numbers)
-            asks = map(AskDocument.from_json, (booking.ask, change.target["ask"]))
+            old, new = map(AskDocument.from_json, (booking.ask, change.target["ask"]))
             tier = change.target["tier"]
-            return for_patch(refused, *asks, "" if tier == booking.tier_id else tier)
+            return for_patch(refused, old, new, "" if tier == booking.tier_id else tier)
     return None
 
 

@@ -202,7 +202,7 @@ class _Admissions:
     def __init__(self, actor: Actor, now: datetime) -> None:
         self._actor, self._now = actor, now
         self._projects: dict[str, Project] = {}
-        self._known: dict[tuple[str, str, AskDocument], Admission] = {}
+        self._known: dict[tuple[str, str, str, AskDocument], Admission] = {}
         self._shelves: dict[datetime, PriceShelf] = {}
 
     def of(self, item: BookingRequest) -> AdmittedRequest:

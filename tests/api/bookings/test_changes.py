@@ -304,11 +304,13 @@ def test_a_running_booking_is_offered_the_end_that_its_tier_allows(site: Site) -
     running(made.json()["id"])
     body = {"ends": (NOW + timedelta(days=80)).isoformat()}
     for headers in ({"if_match": "*", "prefer": "dry-run"}, {"if_match": "*"}):
-        refused = site.researcher.send("PATCH", path, body, headers=headers)
+        refused: Any = site.researcher.send("PATCH", path, body, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (422, "too_long"), refused.content
         (offered,) = refused.json()["alternatives"]
         assert offered.keys() == {"ends"}
-        answer = site.researcher.send("PATCH", path, offered, headers={"if_match": "*", "prefer": "dry-run"})
+        answer: Any = site.researcher.send(
+            "PATCH", path, offered, headers={"if_match": "*", "prefer": "dry-run"}
+        )
         assert (answer.status_code, datetime.fromisoformat(answer.json()["ends"])) == (
             200,
             datetime.fromisoformat(offered["ends"]),

@@ -161,12 +161,11 @@ def _in_window(window: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     if window.get("groups"):
         # Each group keeps its place: a plan varies windows of mixed requests alone.
         return other
-    plain = {name: window[name] for name in ("count", "profile", "share") if name in window}
-    near = {name: window[name] for name in ("together", "required") if name in window}
-    where = {name: window.get(name, ()) for name in ("pin", "zones", "not_zones")}
-    nodes = {name: tuple(names) for name, names in where.items()}
-    storage = {"storage": window.get("storage"), "scratch": window.get("scratch", 0)}
-    return replace(other, classes=(window["gpu_class"],), **plain, **near, **nodes, **storage)
+    given = ("count", "profile", "share", "together", "required")
+    changes: dict[str, Any] = {name: window[name] for name in given if name in window}
+    changes |= {name: tuple(window.get(name, ())) for name in ("pin", "zones", "not_zones")}
+    changes |= {"storage": window.get("storage"), "scratch": window.get("scratch", 0)}
+    return replace(other, classes=(window["gpu_class"],), **changes)
 
 
 def _with_groups(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
