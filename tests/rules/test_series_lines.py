@@ -363,7 +363,7 @@ def test_a_number_of_gpus_or_of_dates_is_asked(said: str) -> None:
         assert [each.text for each in problem.repairs] == [choice]
         found = _read_alone(choice)
         assert not found.problems
-        assert (found.count or 1) * len(_dates(found)) in (5, 40)
+        assert (found.count or 1) * len(_starts(found)) in (5, 40)
     other = _read_alone(f"2x l40s every day 9-10 from 1 feb {said}")
     assert (other.count, other.repeat and other.repeat.times, other.problems) == (2, 5, ())
 
@@ -383,7 +383,7 @@ def test_a_vague_end_is_never_read_as_another_start(end: str, choice: str) -> No
     assert (f"1 l40s every day 9-10 {choice}" in offered) == bool(choice)
 
 
-def _dates(found: Parsed) -> tuple[datetime, ...]:
+def _starts(found: Parsed) -> tuple[datetime, ...]:
     assert found.repeat is not None
     assert found.starts is not None
     return dates_of(found.repeat, found.starts, BERLIN).starts
