@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from tenants.failures import steps_apart
 from tenants.models import IdempotencyKey, Invitation
+from tenants.outbox import task_request_clear
 from tenants.services.credentials.expiry import tokens_expiring_notify
 from tenants.services.credentials.products import products_sweep
 from tenants.services.members.operator_access import access_sweep
@@ -23,6 +24,7 @@ INVITATIONS_KEPT = timedelta(days=30)
 def sweep() -> None:
     """Deletes keys after a week, invitations a month after they expired, and expired sessions,
     links and attempts to sign in; ends what ended tokens had set up."""
+    task_request_clear("tenants.sweep")
     steps_apart(
         "tenants.sweep",
         timezone.now(),

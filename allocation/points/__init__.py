@@ -369,10 +369,10 @@ class Diverted:
 Prices: TypeAlias = Callable[[], Mapping[str, tuple[Decimal, str]]]
 """Reads what an hour of a request costs now on each of its classes, and the currency."""
 
-Diversions: TypeAlias = Callable[[Any, str, Any, Prices], Diverted | None]
+Diversions: TypeAlias = Callable[[Any, str, Any, Prices, datetime], Diverted | None]
 
 DIVERSIONS: list[Diversions] = []
-"""Each says by project, name of the workload and request whether that is diverted."""
+"""Each says by project, name of the workload, request and time whether that is diverted."""
 
 
 def diverted(
@@ -380,11 +380,12 @@ def diverted(
     workload: str,
     ask: Any,  # noqa: ANN401 (a request)
     prices: Prices,
+    now: datetime,
 ) -> Diverted | None:
     """Returns how a request is diverted; None: as it was asked for."""
     if not workload or len(ask.classes) == 1:
         return None
-    return next((found for read in DIVERSIONS if (found := read(project, workload, ask, prices))), None)
+    return next((found for read in DIVERSIONS if (found := read(project, workload, ask, prices, now))), None)
 
 
 FigureCards: TypeAlias = Callable[[Any, Mapping[str, str], datetime], BookingCard | None]

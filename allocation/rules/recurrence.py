@@ -2,22 +2,20 @@
 
 `FREQ=DAILY|WEEKLY|MONTHLY` with INTERVAL, BYDAY, WKST, and COUNT or UNTIL. MONTHLY also takes
 numbered weekdays (`2TU`, `-1FR`), BYMONTHDAY and BYSETPOS. UNTIL is a day or a time, as calendar
-programs write it. dateutil computes the days. The local time stays the same when clocks change. A
-local time that does not exist (clocks go forward) moves forward by the gap; of a time that exists
-twice, the first one counts, unless the first date is at the second one. A day that does not exist
-in its month (the 31st, a fifth Friday) is skipped and reported.
+programs write it. The local time stays the same when clocks change. A local time that does not
+exist (clocks go forward) moves forward by the gap; of a time that exists twice, the first one
+counts, unless the first date is at the second one. A day that does not exist in its month (the
+31st, a fifth Friday) is skipped and reported.
 """
 
 import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Literal, cast
 from zoneinfo import ZoneInfo
-
-from dateutil.rrule import DAILY, MONTHLY, WEEKLY, rrule, weekday
 
 from allocation.errors import AskError
 from tenants.platform.coded import coded
@@ -27,13 +25,16 @@ Freq = Literal["DAILY", "WEEKLY", "MONTHLY"]
 MAX_DATES = 366
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MAX_RULE_LENGTH = 120
-_FREQS: dict[str, int] = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY}
+_FREQS = ("DAILY", "WEEKLY", "MONTHLY")
 _NUMBER = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _SIGNED = re.compile(r"[+-]?[1-9]\d?", re.ASCII)
 _UNTIL = re.compile(r"\d{8}(?:T\d{6}Z?)?", re.ASCII)
 MOST_INTERVAL = 99
 _YEARS = range(1900, 2200)
 _LAST_DAY = date(2199, 12, 31)
+# A Monday that is the 29 February is at most 40 years after the one before it: so many steps of a rule
+# for every twelfth month. Any other rule has its next date after fewer steps, or none.
+_MOST_EMPTY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +211,54 @@ def nth_in_order(nth: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(set(nth), key=lambda each: (each[0] % 100, each[1])))
 
 
-def _walls(rule: Recurrence, first: datetime) -> rrule:
+def _walls(rule: Recurrence, first: datetime) -> Iterator[datetime]:
     """The dates in local time without a zone, so that a clock change does not move them."""
-    weekdays = [weekday(day) for day in rule.days]
-    weekdays += [weekday(day, which) for which, day in rule.nth]
-    # Always with a last day, so that a rule that never matches terminates.
-    return rrule(
-        _FREQS[rule.freq],
-        dtstart=first,
-        interval=rule.interval,
-        byweekday=weekdays or None,
-        bymonthday=rule.month_days or None,
-        bysetpos=rule.positions or None,
-        wkst=rule.week_starts,
-        until=datetime.combine(min(rule.until or _LAST_DAY, _LAST_DAY), time.max),
-    )
+    begin, last = first.date(), min(rule.until or _LAST_DAY, _LAST_DAY)
+    empty = 0
+    for period, days in _periods(rule, begin):
+        if period > last or empty > _MOST_EMPTY:
+            # A rule that never matches ends, too.
+            return
+        empty = 0 if days else empty + 1
+        yield from (datetime.combine(day, first.time()) for day in days if begin <= day <= last)
+
+
+def _periods(rule: Recurrence, first: date) -> Iterator[tuple[date, list[date]]]:
+    """The first day of each day, week or month of the rule, with its dates in order."""
+    if rule.freq == "MONTHLY":
+        for month in range(_month(first), _month(_LAST_DAY) + 1, rule.interval):
+            begin = date(month // 12, month % 12 + 1, 1)
+            yield begin, _of_month(rule, begin, first.day)
+        return
+    length = 7 if rule.freq == "WEEKLY" else 1
+    begin = first - timedelta(days=(first.weekday() - rule.week_starts) % length)
+    for ahead in range(0, (_LAST_DAY - begin).days, length * rule.interval):
+        period = begin + timedelta(days=ahead)
+        if rule.freq == "WEEKLY":
+            offsets = sorted((day - rule.week_starts) % 7 for day in rule.days or (first.weekday(),))
+            yield period, [period + timedelta(days=each) for each in offsets]
+        else:
+            yield period, [period] if not rule.days or period.weekday() in rule.days else []
+
+
+def _of_month(rule: Recurrence, begin: date, usual: int) -> list[date]:
+    """The dates of a month, in order. A rule without days has the `usual` one."""
+    length = monthrange(begin.year, begin.month)[1]
+    is_by_weekday = bool(rule.days or rule.nth)
+    numbers = rule.month_days or (() if is_by_weekday else (usual,))
+    found = []
+    for number in range(1, length + 1):
+        weekday = (begin.weekday() + number - 1) % 7
+        which = (number - 1) // 7 + 1, -((length - number) // 7 + 1)
+        is_nth = any((each, weekday) in rule.nth for each in which)
+        is_weekday = not is_by_weekday or weekday in rule.days or is_nth
+        if is_weekday and (not numbers or number in numbers or number - length - 1 in numbers):
+            found.append(begin.replace(day=number))
+    if not rule.positions:
+        return found
+    count = len(found)
+    chosen = {at - 1 if at > 0 else count + at for at in rule.positions if abs(at) <= count}
+    return [found[at] for at in sorted(chosen)]
 
 
 def _skipped(rule: Recurrence, first: date, last: date) -> Iterator[str]:
@@ -261,9 +295,7 @@ def _missing_days(rule: Recurrence, first: date, begin: date, last: date) -> Ite
 def _missing_positions(rule: Recurrence, first: date, begin: date, last: date) -> Iterator[str]:
     """The positions that select nothing in a month: ` BYSETPOS=5`."""
     length = monthrange(begin.year, begin.month)[1]
-    until = datetime.combine(begin.replace(day=length), time.max)
-    every = replace(rule, positions=(), until=until.date(), times=None)
-    count = sum(1 for _ in _walls(every, datetime.combine(begin, time(0))))
+    count = len(_of_month(replace(rule, positions=()), begin, first.day))
     is_over = _month(begin) == _month(last) and last.day < length
     for which in rule.positions:
         if abs(which) > count and not is_over:

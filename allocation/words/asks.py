@@ -9,6 +9,7 @@ SENTENCES: dict[str, Sentence] = {
     "ask_array_repeats": "An array can't repeat. Leave out either the array or the recurrence.",
     "ask_array_start": "The runs of an array start one after the other, so it can't have a start.",
     "ask_runs_or_gpus": "Do you mean %(said)s runs of 1 GPU each, or one booking of %(said)s GPUs?",
+    "ask_gpus_or_dates": "Do you mean %(said)s GPUs, or %(said)s dates?",
     "ask_runs_or_product": "Do you mean %(runs)s runs of %(what)s, or all of them in one booking?",
     "ask_long": "A request has at most %(max_text_length)s characters.",
     "ask_one_line": "A request must be one line of plain text.",

@@ -121,6 +121,14 @@ def _at_risk(facts: Facts) -> str:
     return text % facts
 
 
+def _diverted(facts: Facts) -> str:
+    # Events of before have no fact about the deadline.
+    late = facts.get("late", "")
+    first = "the cheapest class that meets the deadline" if late else "the cheapest class"
+    text = f"By the project's choice {first} comes first: 1,000 %(unit)ss of %(workload)s cost %(costs)s."
+    return text % facts + (f" It would be late on {late}." if late else "")
+
+
 def _hook_admitted(facts: Facts) -> str:
     return _hook_words("The policy hook of %(tenant)s admitted this" % facts, facts)
 
@@ -144,10 +152,7 @@ _SENTENCES: dict[str, Text] = {
     "because": "%(because)s",
     # The request
     "requested": "Requested by %(actor)s; %(held)s held.",
-    "diverted": (
-        "By the project's choice the cheapest class comes first: 1,000 %(unit)ss of %(workload)s cost "
-        "%(costs)s."
-    ),
+    "diverted": _diverted,
     "burst": "It goes to a rented machine with %(gpu_class)s.",
     "burst_over": "There is no rented machine for it any more. It waits for the site's own GPUs.",
     "hook_admitted": _hook_admitted,

@@ -87,6 +87,7 @@ SENTENCES: dict[str, Sentence | Callable[[Facts], str]] = {
     "group_by": "Group by %(groups)s, or by the key of a label, such as label:team.",
     "no_such_name": "There is no %(name)s.",
     "not_understood": "Not understood: %(words)s. %(sentence)s",
+    "words_not_understood": "Not understood: %(words)s.",
     "no_mode": "There is no %(mode)s to end.",
     "bad_policy": "This policy is not valid. %(error)s",
     "day_example": "Enter a day such as 2026-12-31.",

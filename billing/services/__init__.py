@@ -24,7 +24,7 @@ from billing.services.holds import (
     holds_move,
     holds_place,
     holds_release,
-    new_hold_check,
+    new_holds_check,
     new_holds_place,
 )
 from billing.services.ledger import month_close
@@ -86,7 +86,7 @@ __all__ = [
     "is_outdated",
     "ladder_set",
     "month_close",
-    "new_hold_check",
+    "new_holds_check",
     "new_holds_place",
     "only_new_check",
     "peaks_kept",

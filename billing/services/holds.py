@@ -120,16 +120,16 @@ def new_holds_place(
     return NewHolds(refused, rungs_asking(shares, rungs), _restraints(held, rungs, now))
 
 
-def new_hold_check(*, tenant_id: UUID, project_id: UUID, request: HoldRequest) -> None:
-    """Checks a new hold by the figures of now, and writes nothing.
+def new_holds_check(*, tenant_id: UUID, project_id: UUID, requests: Sequence[HoldRequest]) -> None:
+    """Checks new holds together by the figures of now, and writes nothing.
 
     Raises:
         Refused: `no_budget`, `budget_exceeded` or `bookings_stopped`, as `new_holds_place` would.
     """
-    parts, refused = _shares(tenant_id, project_id, [request])
+    parts, refused = _shares(tenant_id, project_id, requests)
     for refusal in refused.values():
         raise refusal
-    shares = parts[request.reference]
+    shares = [share for mine in parts.values() for share in mine]
     needs: dict[UUID, Decimal] = defaultdict(Decimal)
     for share in shares:
         for budget in (share.budget, *share.limits):

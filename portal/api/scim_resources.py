@@ -102,6 +102,9 @@ def resource_read(model: type[R], body: Mapping[str, Any]) -> R:
         )
     for name in _unknown(found):
         raise invalid("invalidValue", refusal_text("scim_unknown", name=name[:80]), name[:80])
+    if "active" in found.model_fields_set and getattr(found, "active", None) is None:
+        # Null is as good as left out (RFC 7643, 2.5). Whoever states it means that it changes something.
+        raise invalid("invalidValue", refusal_text("scim_active"), "active")
     return found
 
 

@@ -93,7 +93,7 @@ def alternatives(
     found = [later] if later else []
     if starts > state.now + state.policy.horizon:
         # No window so far ahead is planned, of whichever class.
-        return tuple(alternative_of(each) for each in found)
+        return tuple(alternative_of(each, asked) for each in found)
     if not lengths:
         found += [short] if (short := _as_long_as_allowed(state, asked, starts, until)) else []
     for variant in variants(state, one_class(state, asked), lengths):
@@ -105,7 +105,7 @@ def alternatives(
             found += [other] if other else []
     if not lengths and len(found) < state.policy.alternatives:
         found += [less] if (less := _as_many_as_fit(state, asked, starts)) else []
-    return tuple(alternative_of(each) for each in found)
+    return tuple(alternative_of(each, asked) for each in found)
 
 
 def _as_long_as_allowed(
@@ -151,9 +151,10 @@ def one_class(state: CycleState, demands: tuple[Demand, ...]) -> tuple[Demand, .
     return tuple(each for each in in_fleet(state, demands) if not each.groups)
 
 
-def alternative_of(found: Fit) -> Alternative:
-    """The fit as an alternative of a plan."""
+def alternative_of(found: Fit, asked: tuple[Demand, ...]) -> Alternative:
+    """The fit as an alternative of a plan to what was asked."""
     demand = found.demand
+    is_looser = all(demand.level != each.level for each in asked)
     return Alternative(
         demand.gpu_class,
         demand.profile,
@@ -164,6 +165,7 @@ def alternative_of(found: Fit) -> Alternative:
         demand.pin,
         demand.groups,
         demand.where,
+        demand.level if is_looser else "",
     )
 
 

@@ -110,7 +110,8 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another window or class for the same request, free when the decision was made."""
+    """Another window or class for the same request, free when the decision was made. `level` is that of
+    its GPUs where it is looser than the one that was required."""
 
     gpu_class: str
     profile: str | None
@@ -121,6 +122,7 @@ class Alternative:
     pin: tuple[str, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     groups: tuple[Ask, ...] = field(default=(), metadata=OMITTED_WHEN_EMPTY)
     where: Where | None = field(default=None, metadata=OMITTED_WHEN_EMPTY)
+    level: str = field(default="", metadata=OMITTED_WHEN_EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

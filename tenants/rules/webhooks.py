@@ -22,11 +22,12 @@ Network = IPv4Network | IPv6Network
 URL_LENGTH_MAX = 500
 PUBLIC_PORTS = (443, 8443)
 # IPv6 addresses that stand for an IPv4 address, which a gateway may route to a private network.
-_TRANSLATED = tuple(
-    ip_network(text) for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+_TRANSLATED = tuple(ip_network(text) for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16"))
+# Networks of a site by an older rule, for documents, and of protocols: `ipaddress` of some versions of
+# Python takes them for public. A cloud has its metadata at 192.0.0.192.
+_NOT_PUBLIC = tuple(
+    ip_network(text) for text in ("fec0::/10", "3fff::/20", "192.88.99.0/24", "192.0.0.0/24", "2001::/23")
 )
-# Networks of a site by an older rule, and for documents: `ipaddress` takes them for public.
-_NOT_PUBLIC = tuple(ip_network(text) for text in ("fec0::/10", "3fff::/20", "192.88.99.0/24"))
 _REFUSED = (*_TRANSLATED, *_NOT_PUBLIC)
 # The metadata service of Azure has a public address.
 _METADATA = ip_address("168.63.129.16")

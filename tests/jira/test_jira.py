@@ -212,7 +212,7 @@ def test_a_ticket_asks_and_the_rules_of_everybody_decide(cloud: Connected) -> No
     assert sent() == ["201"] * 4
     texts = cloud.jira.issues["GPU-7"].texts
     assert "Not booked." in texts[0]
-    assert "Not understood: “1 b9000”." in texts[1]
+    assert "Not booked. “1 b9000” is not understood." in texts[1]
     # The rights of the person count as they are when the message is acted on.
     cloud.map(owner="ada", request="{customfield_10053} h100 for 10m {customfield_10052}")
     cloud.issue()

@@ -58,6 +58,22 @@ LINES = {
     "every day 9-10 from 1 feb 5 times": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
     "every day 9-10 for 5 times starting 1 feb": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
     "every day at 9 1h five times from 2027-02-01": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb 5x": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb x5": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb 5 x": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb 5×": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb 5mal": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb fünfmal": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "every day 9-10 from 1 feb 5times": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "5x every day 9-10 from 1 feb": "02-01 09:00 1h FREQ=DAILY;COUNT=5",
+    "jeden Tag 9-10 bis Ende Februar": f"{NEXT}20270228",
+    "jeden Tag 9-10 bis Ende des Februars": f"{NEXT}20270228",
+    "jeden Tag 9-10 bis Ende Februar 2028": f"{NEXT}20280229",
+    "every day 9-10 until end february": f"{NEXT}20270228",
+    "jeden Tag 9-10 bis Monatsende": f"{NEXT}20261130",
+    "jeden Tag 9-10 bis Jahresende": f"{NEXT}20261231",
+    "jeden Tag 9-10 bis Ende nächsten Monats": f"{NEXT}20261231",
+    "jeden Tag 9-10 bis einschließlich 6. Dezember": f"{NEXT}20261206",
     "every day 9-10 for 5 days": f"{NEXT}20261203",
     "every day 9-10 for the next two weeks": f"{NEXT}20261212",
     "every day 9-10 over the next 5 days": f"{NEXT}20261203",
@@ -333,3 +349,45 @@ def test_every_other_week_begins_with_the_next_such_day(today: datetime, line: s
     assert found.repeat is not None
     dates = dates_of(found.repeat, found.starts, BERLIN).starts
     assert f"{dates[0].astimezone(BERLIN):%m-%d}" == first
+
+
+@pytest.mark.parametrize("said", ["5x", "x5", "5 x"])
+def test_a_number_of_gpus_or_of_dates_is_asked(said: str) -> None:
+    choices = {
+        f"l40s every day 9-10 {said} from 1 feb": "l40s every day 9-10 5 times from 1 feb",
+        # With an end only GPUs are left.
+        f"l40s every day 9-10 {said} until 6 dec": "l40s every day 9-10 5 gpus until 6 dec",
+    }
+    for line, choice in choices.items():
+        (problem,) = [each for each in _read_alone(line).problems if each.code == "not_understood"]
+        assert [each.text for each in problem.repairs] == [choice]
+        found = _read_alone(choice)
+        assert not found.problems
+        assert (found.count or 1) * len(_starts(found)) in (5, 40)
+    other = _read_alone(f"2x l40s every day 9-10 from 1 feb {said}")
+    assert (other.count, other.repeat and other.repeat.times, other.problems) == (2, 5, ())
+
+
+@pytest.mark.parametrize(
+    ("end", "choice"),
+    [
+        ("until late january", "until 2027-01-31"),
+        ("till mid january", "till 2027-01-15"),
+        ("by early may", ""),
+    ],
+)
+def test_a_vague_end_is_never_read_as_another_start(end: str, choice: str) -> None:
+    found = _read_alone(f"1 l40s every day 9-10 {end}")
+    offered = [repair.text for problem in found.problems for repair in problem.repairs]
+    assert not [each for each in offered if " from " in each]
+    assert (f"1 l40s every day 9-10 {choice}" in offered) == bool(choice)
+
+
+def _starts(found: Parsed) -> tuple[datetime, ...]:
+    assert found.repeat is not None
+    assert found.starts is not None
+    return dates_of(found.repeat, found.starts, BERLIN).starts
+
+
+def _read_alone(line: str) -> Parsed:
+    return parse_ask(line, catalogue=CLASSES, now=NOW, zone=BERLIN)

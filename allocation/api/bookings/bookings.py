@@ -23,7 +23,6 @@ from allocation.api.bookings.decisions import (
     Preferences,
     booking_refusal,
     change_refusal,
-    for_patch,
     preference_applied,
     preferences_of,
     refusals_of_patch,
@@ -230,17 +229,17 @@ class BookingOne(ApiView):
         sent, revision = self.sent(PatchIn), revision_sent(request)
         preferences = preferences_of(request)
 
-        @refusals_of_patch
         def work() -> Response:
             booking = access_booking_to_give_back(self.actor, reference)
             if revision is not None and revision != booking.revision:
                 raise revision_moved(booking)
             patch = patch_of(self.actor, booking, sent, self.now)
-            if preferences.dry_run:
-                return self._quote(booking, patch, revision)
-            found = booking_patch(
-                actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
-            )
+            with refusals_of_patch(booking, patch):
+                if preferences.dry_run:
+                    return self._quote(booking, patch, revision)
+                found = booking_patch(
+                    actor=self.actor, booking=booking, patch=patch, revision=revision, now=self.now
+                )
             return booking_answer(found, self.actor, status=202 if is_change_open(found) else 200)
 
         def wait(response: Response) -> Wait:
@@ -257,7 +256,7 @@ class BookingOne(ApiView):
         ) -> Response:
             refusal = change_refusal(decided.booking, asked)
             if refusal is not None:
-                raise for_patch(refusal)
+                raise refusal
             found = decided.booking
             answer = booking_answer(found, self.actor, status=202 if is_change_open(found) else 200)
             return preference_applied(answer, preferences.wait, applied=applied)

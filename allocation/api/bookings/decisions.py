@@ -1,7 +1,8 @@
 """The `Prefer` header: wait for a booking's decision, or make a dry run; and its refusals."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +11,13 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocation.api.bookings.change.changes import PARTS
 from allocation.models import Booking, BookingChange
+from allocation.rules.ask import AskDocument
+from allocation.services.bookings.change.changes import Patch
+from allocation.services.bookings.checks.remedies import request_as
+from allocation.services.bookings.checks.terms import target_of
+from allocation.services.bookings.remedy_lines import as_requests
 from allocation.words.reasons import sentence_for
 from allocation.words.refusals import refusal_text
 from solver.reasons.catalogue import BY_ID
@@ -67,7 +74,8 @@ def booking_refusal(booking: Booking) -> Refused:
     """The decision that refuses a booking, as a problem."""
     sentence = refusal_text("not_placed", label=booking.label)
     numbers = {"booking": booking.label, "decision_id": booking.decision_id}
-    return _refusal(booking, booking.reasons, booking.alternatives, sentence, numbers)
+    refused = _refusal(booking, booking.reasons, booking.alternatives, sentence, numbers)
+    return replace(refused, alternatives=as_requests(booking, refused.alternatives))
 
 
 def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
@@ -77,30 +85,50 @@ def change_refusal(booking: Booking, asked: str | None) -> Refused | None:
         if f"ch_{change.id.hex}" == asked and change.state == BookingChange.State.KEPT:
             sentence = refusal_text("keeps_places", label=booking.label)
             numbers = {"booking": booking.label}
-            return _refusal(booking, change.reasons, change.alternatives, sentence, numbers)
+            refused = _refusal(booking, change.reasons, change.alternatives, sentence, numbers)
+            old, new = map(AskDocument.from_json, (booking.ask, change.target["ask"]))
+            tier = change.target["tier"]
+            return for_patch(refused, old, new, "" if tier == booking.tier_id else tier)
     return None
 
 
-def for_patch(refused: Refused) -> Refused:
-    """The refusal with alternatives in the fields of a PATCH: a class is one of `classes`, and a tier
-    has no name."""
-    found = []
-    for each in refused.alternatives:
-        fields = {name: value for name, value in each.items() if name not in ("gpu_class", "ends", "name")}
-        found.append(fields | ({"classes": [each["gpu_class"]]} if each.get("gpu_class") else {}))
-    return replace(refused, alternatives=found)
+def for_patch(refused: Refused, old: AskDocument, new: AskDocument, tier: str = "") -> Refused:
+    """The refusal of a PATCH that makes `new` of the request `old`, in another `tier` if it names one. Each
+    alternative is a PATCH of its own: in its parts, or with the whole `ask` where these can't say it."""
+    if refused.code == "tier_begun":
+        # What works is a booking of its own.
+        return replace(refused, alternatives=())
+    found = ({**_patch_of(each, old, new), **_tier_of(each, tier)} for each in refused.alternatives)
+    return replace(refused, alternatives=[each for each in found if each])
 
 
-def refusals_of_patch(work: Callable[[], Response]) -> Callable[[], Response]:
-    """Runs the work of a PATCH, whose refusals have its fields."""
+@contextmanager
+def refusals_of_patch(booking: Booking, patch: Patch) -> Iterator[None]:
+    """Raises refusals of a PATCH with alternatives that are a PATCH."""
+    old, tier = target_of(booking).ask, patch.tier or booking.tier_id
+    try:
+        yield
+    except Refused as refused:
+        raise for_patch(refused, old, patch.ask or old, "" if tier == booking.tier_id else tier) from refused
 
-    def run() -> Response:
-        try:
-            return work()
-        except Refused as refused:
-            raise for_patch(refused) from refused
 
-    return run
+def _tier_of(each: Mapping[str, Any], tier: str) -> dict[str, str]:
+    named = each.get("tier", tier)
+    return {"tier": named} if named else {}
+
+
+def _patch_of(each: Mapping[str, Any], old: AskDocument, new: AskDocument) -> dict[str, Any]:
+    if "request" in each:
+        return {"request": each["request"]}
+    if "until" in each:
+        return {"ends": each["until"]}
+    other = request_as(each, new)
+    before, after = old.to_json(), other.to_json()
+    differ = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    if not differ <= {*PARTS}:
+        return {"ask": after}
+    empty = {"pin": [], "zones": [], "not_zones": [], "data": [], "scratch": 0}
+    return {name: after.get(name, empty.get(name)) for name in PARTS if name in differ}
 
 
 def _apart(numbers: Mapping[str, Any], alternatives: Sequence[Any]) -> list[dict[str, Any]]:

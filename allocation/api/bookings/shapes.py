@@ -22,6 +22,7 @@ from allocation.queries.bookings.decided import BookingParts, parts_of
 from allocation.queries.decisions.seen import numbers_hidden
 from allocation.rules.states import WAITING, State
 from allocation.rules.workload_names import workload_of
+from allocation.services.bookings.remedy_lines import as_requests
 from allocation.services.record.costs import rate_of
 from allocation.words.queue import mover_text
 from allocation.words.reasons import reason_shown
@@ -33,7 +34,7 @@ from tenants.platform.rest.body import Shape
 from tenants.platform.rest.fields import Money, iso_duration
 
 _FIELDS = (
-    "name labels external_ref state outcome version revision submitted ask alternatives "
+    "name labels external_ref state outcome version revision submitted ask "
     "extension_until ready_at saved_at checked_in_at idle_veto_until awaits_check_in released_at "
     "ended_at decision_id array_index result"
 )
@@ -263,7 +264,10 @@ class BookingOut(Shape):
         allow_null=True, help_text="Null if no start is planned, or the booking has begun."
     )
     waiting = WaitingOut(allow_null=True)
-    alternatives = serializers.ListField(child=serializers.DictField())
+    alternatives = serializers.ListField(
+        child=serializers.DictField(),
+        help_text="What its plan offers instead: each with the `request` and the `ask` that books it.",
+    )
     campaign = serializers.CharField(
         allow_null=True, help_text="Slug of the campaign whose budget counts it, too."
     )
@@ -396,6 +400,7 @@ def _data(booking: Booking, parts: BookingParts) -> dict[str, Any]:
             "depends_on": parts.parents,
             "array": f"ar_{booking.array_id.hex}" if booking.array_id else None,
             **{name: getattr(booking, name) for name in _PLAIN},
+            "alternatives": as_requests(booking, booking.alternatives),
             **{
                 each.name: each.shown(booking, row) if (row := parts.features.get(each.name)) else None
                 for each in BOOKING_PARTS

@@ -12,6 +12,7 @@ from allocation.queries.bookings.outcomes import booking_start_range
 from allocation.queries.fleet.portal_modes import freeze_reason
 from allocation.queries.fleet.stops import stop_reason
 from allocation.rules.states import TERMINAL
+from allocation.services.bookings.remedy_lines import as_requests
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.start_checks import CHECKS, StartCheck, start_checks
 from allocation.services.quotes.why_waiting import waits_seen, why_waiting
@@ -123,7 +124,7 @@ def why(booking: Booking, now: datetime, actor: Actor | None = None) -> dict[str
             "ahead": waits.ahead,
             "holders": waits.holders,
             "changes": waits.changes,
-            "alternatives": booking.alternatives,
+            "alternatives": as_requests(booking, booking.alternatives),
             "ask_for_more": more_for(booking) or None,
             "decision_id": booking.decision_id,
         }

@@ -78,7 +78,7 @@ def array_request(
         tier_slug=request.tier,
         ask=request.ask,
         now=now,
-        asker=Asker(actor.user_id, is_many=True),
+        asker=Asker(actor.user_id, is_many=True, zone=request.zone),
     )
     offer = offer_price(admission, PriceShelf.read(request.priced_at or now))
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)

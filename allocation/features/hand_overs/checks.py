@@ -71,7 +71,9 @@ def limits_check(actor: Actor, booking: Booking, now: datetime) -> None:
     _hook_check(actor, booking, now)
     project, ask = booking.project, AskDocument.from_json(booking.ask)
     try:
-        found = admitted(project, booking.tier_id, ask, now, Asker(actor.user_id, booking))
+        found = admitted(
+            project, booking.tier_id, ask, now, Asker(actor.user_id, booking, zone=actor.time_zone)
+        )
     except Refused as refused:
         # What would work is another booking, which this is not.
         raise replace(refused, alternatives=()) from refused

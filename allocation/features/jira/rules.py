@@ -161,7 +161,7 @@ def _number(value: float | Decimal) -> str:
 def _moment(value: object) -> datetime | None:
     """The time in milliseconds, or as text with an offset; None for one that nobody can mean."""
     try:
-        if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
+        if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal()):
             found = datetime.fromtimestamp(int(value) / 1000, UTC)
         else:
             found = datetime.fromisoformat(value if isinstance(value, str) else "")

@@ -80,13 +80,14 @@ def _against_before(booking: Booking, pace: Pace) -> dict[str, Any]:
 
 
 def _plateau(row: Progress) -> str:
-    """`loss has not become better since step 8,000; the best was 0.312.`"""
+    """`loss has not become better since step 8,000; the best mean of 4 readings was 0.312.`"""
     found = metric_shown(row)
     if found is None or not found["plateau"]:
         return ""
+    best = "the best" if found["best_of"] == 1 else f"the best mean of {found['best_of']} readings"
     return (
         f"{found['name']} has not become better since {row.unit} {found['since']:,.6g};"
-        f" the best was {found['best']:.4g}."
+        f" {best} was {found['best']:.4g}."
     )
 
 

@@ -28,7 +28,14 @@ class MetricOut(Shape):
         " be seen. Null: fewer than 30 readings, nothing gained before, or too noisy to tell.",
     )
     since = serializers.FloatField(allow_null=True, help_text="The step where the last third begins.")
-    best = serializers.FloatField(allow_null=True, help_text="A mean of neighbours in a long run.")
+    best = serializers.FloatField(
+        allow_null=True,
+        help_text="The best mean of `best_of` readings in a row. Single readings can be better: the best of"
+        " many is an accident of noise. Null as `plateau`.",
+    )
+    best_of = serializers.IntegerField(
+        help_text="Readings in each mean: one up to 64 readings, and more in a longer run."
+    )
 
 
 class ProgressOut(Shape):
@@ -69,6 +76,7 @@ def metric_shown(row: Progress) -> dict[str, Any] | None:
         "plateau": found and found.is_plateau,
         "since": found and found.since,
         "best": found and found.best,
+        "best_of": row.series.stride,
     }
 
 

@@ -14,7 +14,7 @@ from allocation.features.workloads.profiles import rated_runs
 from allocation.features.workloads.rates import rates_of
 from allocation.features.workloads.runs import FinishedRun, runs_of, runs_of_projects
 from allocation.models import Booking, BookingEvent
-from allocation.points import Diverted, Prices
+from allocation.points import Diverted, Prices, WorkRate
 from allocation.rules.ask import AskDocument
 from allocation.rules.workload_names import LABEL, MOST, workload_slug
 from allocation.words.amounts import class_name
@@ -182,10 +182,12 @@ def _state(
     return DiversionState(mode, since, len(known), predicted, measured, otherwise, is_worse)
 
 
-def diversion_read(project: Project, name: str, ask: AskDocument, prices: Prices) -> Diverted | None:
+def diversion_read(
+    project: Project, name: str, ask: AskDocument, prices: Prices, now: datetime
+) -> Diverted | None:
     """How a request is diverted: None unless the project lets the portal do it, all of its classes are
-    learnt, another one than the first costs less at present prices, and it has not made the workload
-    worse."""
+    learnt, another one than the first costs less at present prices and meets the deadline, and it has
+    not made the workload worse."""
     if len(ask.classes) < 2 or ask.workload or ask.groups or ask.starts or ask.shape is not None:
         return None
     if mode_of(project, name)[0] != Diversion.Mode.AUTOMATIC:
@@ -200,22 +202,33 @@ def diversion_read(project: Project, name: str, ask: AskDocument, prices: Prices
         each: hourly[each][0] / Decimal(rates[each].per_gpu_hour * ask.count)
         for each in dict.fromkeys(ask.classes)
     }
-    first, order = ask.classes[0], sorted(costs, key=lambda each: (costs[each], each))
-    if costs[order[0]] >= costs[first]:
+    first, able = ask.classes[0], _in_time(ask, rates, now)
+    order = sorted(able, key=lambda each: (costs[each], each))
+    if not order or costs[order[0]] >= costs[first]:
         return None
     words = ", ".join(
         f"{money_text(costs[each] * 1_000, hourly[each][1])} on {class_name(each)} ({rates[each].runs} runs)"
         for each in order
     )
-    facts = {"workload": name, "unit": rates[first].unit, "costs": words}
+    late = [class_name(each) for each in costs if each not in able]
+    facts = {"workload": name, "unit": rates[first].unit, "costs": words, "late": " and ".join(late)}
     detail = {
         "first": first,
-        "costs": {each: str(costs[each]) for each in order},
-        "runs": {each: rates[each].runs for each in order},
+        "costs": {each: str(costs[each]) for each in sorted(costs, key=lambda each: (costs[each], each))},
+        "runs": {each: rates[each].runs for each in costs},
         "unit": rates[first].unit,
         "workload": name,
     }
     return Diverted(name, facts, detail)
+
+
+def _in_time(ask: AskDocument, rates: Mapping[str, WorkRate], now: datetime) -> set[str]:
+    """The classes on which the work is done by its deadline, if it starts as early as it may."""
+    if ask.deadline is None:
+        return {*ask.classes}
+    left = (ask.deadline - max(ask.not_before or now, now)).total_seconds()
+    pace = rates[ask.classes[0]].per_gpu_hour
+    return {each for each in ask.classes if ask.duration * pace / rates[each].per_gpu_hour <= left}
 
 
 def diversions_of(projects: Sequence[Project]) -> dict[UUID, str]:

@@ -202,7 +202,7 @@ class _Admissions:
     def __init__(self, actor: Actor, now: datetime) -> None:
         self._actor, self._now = actor, now
         self._projects: dict[str, Project] = {}
-        self._known: dict[tuple[str, str, AskDocument], Admission] = {}
+        self._known: dict[tuple[str, str, str, AskDocument], Admission] = {}
         self._shelves: dict[datetime, PriceShelf] = {}
 
     def of(self, item: BookingRequest) -> AdmittedRequest:
@@ -210,14 +210,14 @@ class _Admissions:
         if item.project not in self._projects:
             self._projects[item.project] = access_project_to_book(self._actor, item.project, "project")
         project = self._projects[item.project]
-        key = (item.project, item.tier, item.ask)
+        key = (item.project, item.tier, item.zone, item.ask)
         if key not in self._known:
             self._known[key] = admission_check(
                 project=project,
                 tier_slug=item.tier,
                 ask=item.ask,
                 now=self._now,
-                asker=Asker(self._actor.user_id, is_many=True),
+                asker=Asker(self._actor.user_id, is_many=True, zone=item.zone),
             )
         admission = self._known[key]
         offer = offer_price(admission, self._shelf(item.priced_at or self._now))

@@ -107,7 +107,8 @@ class LineRules:
         return BookingRequest(self.project.slug, tier, ask, zone=self.zone.key)
 
     def _asker(self, parsed: Parsed) -> Asker:
-        return Asker(self.actor.user_id, is_many=parsed.repeat is not None or parsed.array is not None)
+        is_many = parsed.repeat is not None or parsed.array is not None
+        return Asker(self.actor.user_id, is_many=is_many, zone=self.zone.key)
 
 
 def _repeat_of(parsed: Parsed) -> Repeat | None:

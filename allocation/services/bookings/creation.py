@@ -43,7 +43,7 @@ from allocation.words.events import event_text
 from billing.models import Campaign
 from billing.price_books import PriceShelf
 from billing.rules import money_text
-from billing.services import HoldRequest, campaign_to_charge, new_hold_check, new_holds_place
+from billing.services import HoldRequest, campaign_to_charge, new_holds_check, new_holds_place
 from billing.services.guardrails import STOPPING
 from tenants.access import Actor, access_project_to_book
 from tenants.audit import audit_entry, audit_write
@@ -95,7 +95,7 @@ def booking_create(actor: Actor, request: BookingRequest, now: datetime, booking
         tier_slug=request.tier,
         ask=request.ask,
         now=now,
-        asker=Asker(actor.user_id),
+        asker=Asker(actor.user_id, zone=request.zone),
     )
     admitted = AdmittedRequest(
         project,
@@ -124,7 +124,7 @@ def by_cost(project: Project, request: BookingRequest, now: datetime) -> Booking
             if price is not None
         }
 
-    found = diverted(project, name, ask, prices)
+    found = diverted(project, name, ask, prices, now)
     if found is None:
         return request
     event = Event("diverted", event_text("diverted", **found.facts), detail=found.detail)
@@ -180,6 +180,23 @@ def bookings_create(
     return {**rows, **_with_cheaper(actor, requests, held.refused, now), **beyond, **unlisted}
 
 
+def bookings_check(actor: Actor, requests: Mapping[UUID, AdmittedRequest], now: datetime) -> None:
+    """Checks admitted bookings of one project together by the limits for a person and the figures of their
+    budgets, and writes nothing.
+
+    Raises:
+        Refused: as the first that `bookings_create` would refuse.
+    """
+    rows = {key: _booking_of(actor, admitted, now, key) for key, admitted in requests.items()}
+    for refused in open_refusals(rows, {key: each.admission.use for key, each in requests.items()}).values():
+        raise refused
+    new_holds_check(
+        tenant_id=actor.tenant_id,
+        project_id=next(iter(rows.values())).project_id,
+        requests=[_hold_of(row, requests[key]) for key, row in rows.items()],
+    )
+
+
 def _within_limits(
     actor: Actor, rows: Mapping[UUID, Booking], requests: Mapping[UUID, AdmittedRequest]
 ) -> tuple[dict[UUID, Booking], dict[UUID, Refused]]:
@@ -219,23 +236,20 @@ def _cheaper(actor: Actor, admitted_request: AdmittedRequest, why: Refused, now:
         fewer = int(ask.count * (left - fixed) / (needs - fixed))
         offers += [{"count": fewer}] if fewer and not ask.groups else []
 
+    asker = _asker_of(actor, admitted_request)
+
     def try_it(tier: str, other: AskDocument) -> None:
-        found = admitted_by_rules(admitted_request.project, tier, other, now, Asker(actor.user_id))
+        found = admitted_by_rules(admitted_request.project, tier, other, now, asker)
         offer = offer_price(found, PriceShelf.read(request.priced_at or now))
-        cheaper = replace(admitted_request, admission=found, offer=offer)
-        booking = _booking_of(actor, cheaper, now, uuid4())
-        new_hold_check(
-            tenant_id=actor.tenant_id,
-            project_id=admitted_request.project.id,
-            request=_hold_of(booking, cheaper),
-        )
+        bookings_check(actor, {uuid4(): replace(admitted_request, admission=found, offer=offer)}, now)
 
     return with_remedies(replace(why, alternatives=offers), ask, admitted_request.admission.tier.slug, try_it)
 
 
 def _asker_of(actor: Actor, admitted: AdmittedRequest) -> Asker:
     """Who asks; of a series or an array, for many bookings."""
-    return Asker(actor.user_id, is_many=admitted.series is not None or admitted.array is not None)
+    is_many = admitted.series is not None or admitted.array is not None
+    return Asker(actor.user_id, is_many=is_many, zone=admitted.request.zone)
 
 
 def _rules_met(

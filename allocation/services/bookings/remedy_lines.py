@@ -1,16 +1,17 @@
 """Lines of text for what would work instead of a refused request that was a line."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from allocation.models import Booking
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import document_text
 from allocation.rules.ask.when.recurrence_words import recurrence_line
 from allocation.rules.recurrence import Recurrence
-from allocation.services.bookings.checks.remedies import FIELDS, request_of
+from allocation.services.bookings.checks.remedies import FIELDS, request_as, request_of
 from allocation.services.bookings.requests import BookingRequest
 from allocation.services.bookings.series import rule_of
 from tenants.platform.errors import Refused
@@ -51,3 +52,15 @@ def with_lines(
         for each in refusal.alternatives
     ]
     return replace(refusal, alternatives=found)
+
+
+def as_requests(booking: Booking, offered: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is offered instead of a booking, each with the whole request that books it: as a line in the
+    booking's zone, and in structured form."""
+    ask, zone = AskDocument.from_json(booking.ask), ZoneInfo(booking.zone)
+    found = []
+    for each in offered:
+        other = request_as(each, ask)
+        line = f"{document_text(other, zone)} {booking.tier_id}"
+        found.append({**each, "request": line, "ask": other.to_json()})
+    return found

@@ -10,7 +10,7 @@ from allocation.errors import AskError
 from allocation.points import WORKLOADS_KNOWN
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.rules.ask import AskDocument, Parsed, parse_ask
-from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue
+from allocation.rules.ask.words.parsed import NOT_UNDERSTOOD, Catalogue, Problem
 from allocation.services.bookings.corrected_lines import LineRules, is_there
 from allocation.services.bookings.requests import STANDARD
 from allocation.words.refusals import coded_text, refusal_text
@@ -18,6 +18,7 @@ from tenants.access import Actor
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
 
+_QUOTE = "“"
 _KIND = re.compile(r"\bkind:([a-z0-9][a-z0-9_-]{0,62})")
 
 
@@ -153,12 +154,20 @@ def lines_that_work(
 def _not_understood(text: str, parsed: Parsed, lines: list[dict[str, str]]) -> Refused:
     """A refusal with the spans that were not understood and corrected requests."""
     unknown = [each for each in parsed.problems if each.code == NOT_UNDERSTOOD]
-    words = ", ".join(f"“{text[each.start : each.end]}”" for each in unknown)
+    why = coded_text(unknown[0].text)
     return Refused(
         NOT_UNDERSTOOD,
-        refusal_text("not_understood", words=words, sentence=coded_text(unknown[0].text)),
+        why if len(unknown) == 1 and why.startswith(_QUOTE) else _words_of(text, unknown, why),
         "invalid",
         param="request",
         numbers={"spans": [list(span) for span in parsed.unknown]},
         alternatives=lines,
     )
+
+
+def _words_of(text: str, unknown: Sequence[Problem], why: str) -> str:
+    """Names all words that are not understood, and why not, if that says more than their names."""
+    words = ", ".join(f"{_QUOTE}{text[each.start : each.end]}”" for each in unknown)
+    if unknown[0].text.code == "ask_word":
+        return refusal_text("words_not_understood", words=words)
+    return refusal_text("not_understood", words=words, sentence=why)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,7 +24,7 @@ from allocation.services.bookings.checks.admission_check import admission_check
 from allocation.services.bookings.checks.offers import offer_price
 from allocation.services.bookings.checks.policy_hook import request_ask
 from allocation.services.bookings.checks.remedies import request_of, with_remedies
-from allocation.services.bookings.creation import AdmittedRequest, bookings_create
+from allocation.services.bookings.creation import AdmittedRequest, bookings_check, bookings_create
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.requests import BookingRequest
 from allocation.words.refusals import coded_text, refusal_text
@@ -34,6 +35,7 @@ from tenants.access import Actor, access_project_to_book
 from tenants.audit import actor_record
 from tenants.models import Project
 from tenants.platform.errors import Refused, invalid
+from tenants.rules.moments import instant_text
 
 BEFORE_START = (State.REQUESTED, State.AWAITING_APPROVAL, State.QUEUED, State.SCHEDULED)
 PARAM = "repeat"
@@ -120,7 +122,7 @@ def _dates_write(
     except Refused as refusal:
         raise of_all_dates(refusal, actor, request, repeat, now) from refusal
     if failed and (not series.is_partial or len(failed) == len(dates.starts)):
-        found = _refusal(actor, dates, failed, now)
+        found = _refusal(request, dates, failed, now)
         suits = partial(_suits_all, actor, request, repeat, now)
         raise replace(found, alternatives=[each for each in found.alternatives if suits(each)])
     if failed:
@@ -226,7 +228,7 @@ def _bookings_request(
         tier_slug=request.tier,
         ask=ask,
         now=now,
-        asker=Asker(actor.user_id, is_many=True),
+        asker=_asker_of(actor, request),
     )
     shelf = PriceShelf.read(request.priced_at or now)
     campaign = campaign_to_charge(series.project, request.campaign, request.labels, request.external_ref)
@@ -256,7 +258,7 @@ def dates_refused(
     first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
     failed: dict[datetime, Refused] = {}
     try:
-        admission = admitted(project, request.tier, first, now, Asker(actor.user_id, is_many=True))
+        admission = admitted(project, request.tier, first, now, _asker_of(actor, request))
     except Refused:
         return None
     for window in windows:
@@ -264,7 +266,7 @@ def dates_refused(
             admission_at(admission, window.starts, now, window.seconds)
         except Refused as refusal:
             failed[window.starts] = refusal
-    return _refusal(actor, dates, failed, now) if failed else None
+    return _refusal(request, dates, failed, now) if failed else None
 
 
 def series_check(
@@ -280,7 +282,7 @@ def series_check(
     except Refused as refusal:
         raise of_fewer_dates(refusal, actor, request, repeat, now) from refusal
     first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
-    asker = Asker(actor.user_id, is_many=True)
+    asker = _asker_of(actor, request)
     try:
         admission_check(project=project, tier_slug=request.tier, ask=first, now=now, asker=asker)
     except Refused as refusal:
@@ -329,14 +331,19 @@ def of_fewer_dates(
     """Returns the refusal of a rule with too many dates, or none, with the most dates that every
     rule of a request admits; of dates that overlap, with the longest time that is free between two."""
     if refusal.code == "series_overlap":
-        suits = partial(_suits_all, actor, request, repeat, now)
-        return replace(refusal, alternatives=[*islice(filter(suits, _apart(request, repeat)), 1)])
+
+        def try_it(tier: str, ask: AskDocument) -> None:
+            _dates_try(actor, replace(request, ask=ask, tier=tier), repeat, now)
+
+        apart = replace(refusal, alternatives=list(_apart(request, repeat)))
+        found = with_remedies(apart, request.ask, request.tier, try_it).alternatives
+        return replace(refusal, alternatives=found[:1])
     if refusal.code not in ("series_too_long", "no_dates"):
         return refusal
 
     most = MAX_DATES if refusal.code == "series_too_long" else 1
-    found = _most_dates(partial(_suits_all, actor, request, repeat, now), {}, most, repeat.rule)
-    return replace(refusal, alternatives=[found] if found else [])
+    fewer = _most_dates(partial(_suits_all, actor, request, repeat, now), {}, most, repeat.rule)
+    return replace(refusal, alternatives=[fewer] if fewer else [])
 
 
 def _apart(request: BookingRequest, repeat: Repeat) -> Iterator[dict[str, Any]]:
@@ -354,23 +361,43 @@ def _apart(request: BookingRequest, repeat: Repeat) -> Iterator[dict[str, Any]]:
 def _suits_all(
     actor: Actor, request: BookingRequest, repeat: Repeat, now: datetime, remedy: Mapping[str, Any]
 ) -> bool:
-    """Returns whether the rules admit every date of the series that a remedy makes."""
-    if remedy.get("partial"):
-        return True
+    """Returns whether the rules, the limits for a person and the money admit every date of the series
+    that a remedy makes; of a series in part, any date."""
     other = replace(request, ask=request_of(remedy, request.ask), tier=remedy.get("tier", request.tier))
     again = replace(repeat, rule=rule_of(remedy, repeat.rule))
-    project = access_project_to_book(actor, request.project, "project")
-    shelf = PriceShelf.read(request.priced_at or now)
     try:
-        _, windows = series_dates(other, again)
-        first = replace(other.ask, starts=windows[0].starts, duration=windows[0].seconds)
-        asker = Asker(actor.user_id, is_many=True)
-        admission = admitted(project, other.tier, first, now, asker)
-        for window in windows:
-            offer_price(admission_at(admission, window.starts, now, window.seconds), shelf)
+        _dates_try(actor, other, again, now, is_any=bool(remedy.get("partial")))
     except Refused:
         return False
     return True
+
+
+def _dates_try(
+    actor: Actor, request: BookingRequest, repeat: Repeat, now: datetime, *, is_any: bool = False
+) -> None:
+    """Checks all dates of a series together, or whether one of them can be booked. Writes nothing.
+
+    Raises:
+        Refused: as `series_request`.
+    """
+    project = access_project_to_book(actor, request.project, "project")
+    shelf = PriceShelf.read(request.priced_at or now)
+    _, windows = series_dates(request, repeat)
+    first = replace(request.ask, starts=windows[0].starts, duration=windows[0].seconds)
+    admission = admitted(project, request.tier, first, now, _asker_of(actor, request))
+    campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
+
+    def check(some: Sequence[Window]) -> None:
+        dated = [admission_at(admission, window.starts, now, window.seconds) for window in some]
+        offers = ((each, offer_price(each, shelf)) for each in dated)
+        all_of = (AdmittedRequest(project, request, *each, campaign=campaign) for each in offers)
+        bookings_check(actor, {uuid4(): each for each in all_of}, now)
+
+    for window in windows[:-1] if is_any else ():
+        with suppress(Refused):
+            check([window])
+            return
+    check(windows[-1:] if is_any else windows)
 
 
 def rule_of(remedy: Mapping[str, Any], rule: Recurrence) -> Recurrence:
@@ -398,7 +425,9 @@ def _nearer(
             yield {"starts": starts.isoformat(), "times": times, "rrule": rule.text}
 
 
-def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused], now: datetime) -> Refused:
+def _refusal(
+    request: BookingRequest, dates: Dates, failed: Mapping[datetime, Refused], now: datetime
+) -> Refused:
     """Returns the refusal of the first date that failed; the others are in its numbers."""
     first = min(failed)
     why = failed[first]
@@ -415,7 +444,7 @@ def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused], now
             "series_failed",
             failed=len(failed),
             of=len(dates.starts),
-            first=actor.clock(first, now),
+            first=instant_text(first, ZoneInfo(request.zone), now),
             why=why.sentence,
         ),
         numbers={
@@ -426,6 +455,11 @@ def _refusal(actor: Actor, dates: Dates, failed: Mapping[datetime, Refused], now
         },
         alternatives=[*alternatives, *of_one],
     )
+
+
+def _asker_of(actor: Actor, request: BookingRequest) -> Asker:
+    """Who asks for all dates. Refusals say times in the zone of the request, as its lines do."""
+    return Asker(actor.user_id, is_many=True, zone=request.zone)
 
 
 def _failed_data(moment: datetime, refusal: Refused) -> dict[str, str]:

@@ -9,6 +9,7 @@ from billing.price_books import currency_latest
 from billing.rules import money_text
 from tenants.platform.errors import invalid
 from tenants.platform.nouns import unit_text
+from tenants.platform.text import whole_number
 from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text, seconds_words
 
 # What an exception allows, by its kind.
@@ -45,7 +46,7 @@ def amount_of(kind: Override.Kind, text: str) -> Decimal:
 
 def amount_typed(kind: Override.Kind, text: str) -> Decimal:
     """The stored amount of what a person typed: a time such as `6h`, or as `amount_of`."""
-    if kind in OF_TIME and not text.strip().isdecimal():
+    if kind in OF_TIME and whole_number(text.strip()) is None:
         return Decimal(seconds_read(text, param="amount"))
     return amount_of(kind, text)
 

@@ -263,6 +263,7 @@ def alternatives_data(alternatives: tuple[Alternative, ...]) -> list[dict[str, o
             **({"pin": list(item.pin)} if item.pin else {}),
             **(plain_of(item.where) if item.where is not None else {}),
             **({"groups": _groups_of(item)} if item.groups else {}),
+            **({"together": item.level, "required": item.level != "any"} if item.level else {}),
         }
         for item in alternatives
     ]

@@ -98,7 +98,7 @@ def quote_make(
     """
     project = access_project_to_book(actor, request.project, "project")
     request = request if without else by_cost(project, request, now)
-    admission = _admitted(project, request, Asker(actor.user_id, without), now, after)
+    admission = _admitted(project, request, Asker(actor.user_id, without, zone=request.zone), now, after)
     request = replace(request, ask=admission.ask)
     workload = workload_named(request.name, request.labels, request.ask.to_json())
     campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)

@@ -300,7 +300,7 @@ def _present(project: Project | None, gpu_class: GpuClass | None, now: datetime)
 def _as_time(amount: Field) -> Field:
     """Returns the field with its seconds as people write them; other text stays as typed."""
     typed = str(amount.value).strip()
-    is_plain = typed.isdecimal() and len(typed) < MOST_DIGITS
+    is_plain = typed.isascii() and typed.isdecimal() and len(typed) < MOST_DIGITS
     shown = seconds_text(int(typed)) if is_plain else typed
     return replace(amount, value=shown, inputmode="", hint="Such as 6h or 1d 12h.")
 

@@ -11,7 +11,6 @@ from allocation.models import Booking, Node
 from allocation.queries.bookings.bookings import NodePlace
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.line.text import (
-    alternative_text,
     data_text,
     document_text,
     duration_text,
@@ -20,9 +19,9 @@ from allocation.rules.ask.line.text import (
     pin_words,
     shape_text,
     where_text,
-    window_text,
 )
 from allocation.rules.states import ON_HARDWARE, ON_WAITLIST, OPEN, State
+from allocation.services.bookings.checks.remedies import request_as
 from allocation.services.overrides.waiting import more_for
 from allocation.services.quotes.start_checks import CHECKS, StartCheck, is_delay, start_checks
 from allocation.services.record.costs import booking_cost, rate_of
@@ -328,30 +327,18 @@ def _frees(reasons: Sequence[Mapping[str, Any]], starts: datetime | None, ctx: P
 
 def _sooner(booking: Booking, ctx: PageContext) -> tuple[Alternative, ...]:
     cards = []
+    ask = AskDocument.from_json(booking.ask)
     for each in booking.alternatives[:3]:
-        starts, ends = (datetime.fromisoformat(each[key]) for key in ("starts", "ends"))
-        if starts < ctx.now:
+        other = request_as(each, ask)
+        if other.starts is None or other.starts < ctx.now:
             # The alternative has passed since the decision.
             continue
-        if each.get("groups") or booking.ask.get("host"):
-            ask = replace(AskDocument.from_json(booking.ask), not_before=None, deadline=None)
-            if ask.host:
-                length = int((ends - starts).total_seconds())
-                ask = replace(ask, count=each["count"], classes=(each["gpu_class"],), duration=length)
-            text = document_text(replace(ask, starts=starts), ctx.zone)
-            shape = what_words(ask, ctx.labels)
-        else:
-            text = window_text(alternative_text(each), (starts, ends), ctx.zone)
-            host = host_resources_text(booking.ask.get("cores", 0), booking.ask.get("memory", 0))
-            near = data_text(booking.ask.get("data", ()))
-            text = " ".join([text, *host, *pin_text(each.get("pin", ())), *where_text(each), *near])
-            label = ctx.labels.get(each["gpu_class"], each["gpu_class"])
-            shape = shape_words(each["count"], label, each["profile"], each.get("share"))
+        text = document_text(other, ctx.zone, says_end=True)
         cards.append(
             Alternative(
-                when=moment_words(starts, ctx.zone, ctx.now),
-                what=f"{shape}, {length_words((ends - starts).total_seconds())}",
-                href=f"{ctx.base}book?q={quote(text)}",
+                when=moment_words(other.starts, ctx.zone, ctx.now),
+                what=f"{what_words(other, ctx.labels)}, {length_words(other.duration)}",
+                href=f"{ctx.base}book?q={quote(f'{text} {booking.tier_id}')}",
             )
         )
     return tuple(cards)

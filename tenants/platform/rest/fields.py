@@ -24,6 +24,7 @@ _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?(?P<offset>[Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
 _CLOCK = r"\A([01][0-9]|2[0-3]):[0-5][0-9]\Z"
+_PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MONEY = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _DURATION = re.compile(
@@ -76,17 +77,30 @@ class Strict(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
     def _numbers_refuse(self, data: Mapping[str, Any]) -> None:
-        """Refuses numbers as text, which the framework's own field would take. Raises ValidationError."""
+        """Refuses numbers as text, and numbers in other scripts or with underscores, which the framework's
+        own fields would take. Raises ValidationError."""
         for name, field in self.fields.items():
-            text = field.child if isinstance(field, serializers.ListField) else field
+            one = field.child if isinstance(field, serializers.ListField) else field
             sent = data.get(name)
             values = sent if isinstance(sent, list) else [sent]
-            if isinstance(text, serializers.CharField) and any(isinstance(v, int | Decimal) for v in values):
-                raise serializers.ValidationError({name: [text.error_messages["invalid"]]}, code="invalid")
+            if any(_is_misread(one, value) for value in values):
+                raise serializers.ValidationError({name: [one.error_messages["invalid"]]}, code="invalid")
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(name for name, field in self.fields.items() if not field.read_only)
+
+
+def _is_misread(field: serializers.Field[Any, Any, Any, Any], value: object) -> bool:
+    """Whether the framework's field would read the value as something that nobody wrote."""
+    if isinstance(field, serializers.CharField):
+        return isinstance(value, int | Decimal)
+    if not isinstance(value, str):
+        return False
+    if isinstance(field, serializers.UUIDField):
+        return not value.isascii()
+    is_number = isinstance(field, serializers.IntegerField | serializers.FloatField)
+    return is_number and not _PLAIN_NUMBER.fullmatch(value)
 
 
 class Whole(serializers.IntegerField):

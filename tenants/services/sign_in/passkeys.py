@@ -48,7 +48,7 @@ LONGEST_NAME = 60
 LONGEST_ANSWER = 20_000
 RP_NAME = "GPU Portal"
 # What the library raises for an answer that is no answer, besides its own exceptions.
-MALFORMED = (WebAuthnException, ValueError, TypeError, KeyError, IndexError, struct.error)
+MALFORMED = (WebAuthnException, ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError)
 UNANSWERED = (
     "This passkey was not accepted. Try again: the question is valid for five minutes, once, in one browser."
 )
@@ -66,9 +66,7 @@ def passkey_creation_options(*, user: User, session: bytes, now: datetime) -> st
         Refused: `too_many_passkeys`.
     """
     held = passkeys_of(user)
-    if len(held) >= PASSKEYS_MOST:
-        sentence = refusal_text("too_many_passkeys", passkeys_most=PASSKEYS_MOST)
-        raise Refused("too_many_passkeys", sentence)
+    _count_check(len(held))
     options = generate_registration_options(
         rp_id=_rp_id(),
         rp_name=RP_NAME,
@@ -89,10 +87,13 @@ def passkey_add(*, user: User, session: bytes, answer: str, name: str, now: date
     """Stores the passkey that the browser created.
 
     Raises:
-        Refused: `bad_name`, or `passkey_refused` for an answer to no question of this person in
-            this browser, or from another site.
+        Refused: `bad_name`, `too_many_passkeys`, or `passkey_refused` for an answer to no question of
+            this person in this browser, or from another site.
     """
     name = name_read(name, longest=LONGEST_NAME)
+    # Several can be begun before the first is added. Those that are added at once wait for each other.
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    _count_check(Passkey.objects.filter(user=user).count())
     try:
         read = parse_registration_credential_json(answer[:LONGEST_ANSWER])
         challenge = _taken(read, PasskeyChallenge.Use.ADD, session, user, now)
@@ -118,6 +119,12 @@ def passkey_add(*, user: User, session: bytes, answer: str, name: str, now: date
     )
     _note(user, user, "passkey.added", now, {"name": name})
     return passkey
+
+
+def _count_check(held: int) -> None:
+    if held >= PASSKEYS_MOST:
+        sentence = refusal_text("too_many_passkeys", passkeys_most=PASSKEYS_MOST)
+        raise Refused("too_many_passkeys", sentence)
 
 
 def passkey_request_options(*, user: User | None, session: bytes, now: datetime) -> str:

@@ -182,7 +182,7 @@ def test_waiting_answers_with_the_decision(site: Site) -> None:
 
 
 def test_a_refusal_while_waiting_is_a_problem_with_alternatives(site: Site) -> None:
-    other = {"gpu_class": "h100", "count": 1, "starts": "2026-12-01T12:00:00Z"}
+    other = {"gpu_class": "h100", "count": 1, "starts": "2026-12-01T12:00:00+00:00"}
     at_once = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
     joined = site.researcher.post("bookings", LINE, prefer="wait=5", idempotency_key="k")
     assert (joined["Idempotency-Replayed"], said(joined)) == ("true", said(at_once))
@@ -194,7 +194,10 @@ def test_a_refusal_while_waiting_is_a_problem_with_alternatives(site: Site) -> N
         problem = said(response)
         assert (response.status_code, problem["code"]) == (409, "window_busy")
         assert (problem["rule"], problem["owner"]) == ("R18", "others")
-        assert problem["alternatives"] == [other]
+        (offered,) = problem["alternatives"]
+        assert {name: offered[name] for name in other} == other
+        assert offered["request"] == "1 h100 10m at 2026-12-01 13:00 standard"
+        assert (offered["ask"]["starts"], offered["ask"]["duration"]) == ("2026-12-01T12:00:00Z", 600)
         assert problem["numbers"]["booking"] == "BK-1"
         assert problem["frees_at"] == "2026-12-01T12:00:00Z"
         assert "Location" not in response

@@ -1,6 +1,6 @@
 """PATCH of a booking: its precondition, its answers, and bad input."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from allocation.models import Booking, BookingChange
 from allocation.queries.bookings.decided import bookings_decided
+from allocation.rules.ask.words.document import time_text
 from solver.reasons.reason import reason
 from tenants.models import Quota
-from tests.api.bookings.test_bookings import REASON
+from tests.api.bookings.test_bookings import NOW, REASON, running
 from tests.api.builders import Site, awaited, said
 from tests.roles import as_system
 
@@ -281,12 +282,63 @@ def test_bad_gpus_to_give_back_are_refused(
 def test_what_a_refused_change_offers_is_a_change(site: Site, path: str) -> None:
     """Classes and tiers come in the fields of a PATCH, which renamed the booking after a tier before."""
     with as_system():
-        Quota.objects.update(guaranteed_units=2 * 56_000, borrow_limit_units=0)
+        Quota.objects.update(guaranteed_units=3 * 56_000, borrow_limit_units=0)
     refused = patched(site, path, {"count": 4})
     assert refused.status_code == 409, refused.content
+    # What it has already is no change.
+    assert patched(site, path, {"count": 5, "duration": "PT1H"}).json()["alternatives"]
     offered = refused.json()["alternatives"]
     assert offered
     for each in offered:
         assert not {"gpu_class", "ends", "name"} & each.keys()
+        answer = site.researcher.send("PATCH", path, each, headers={"if_match": "*", "prefer": "dry-run"})
+        assert answer.status_code == 200, (each, answer.content)
+
+
+def test_a_running_booking_is_offered_the_end_that_its_tier_allows(site: Site) -> None:
+    """The field of a PATCH is `ends`; the refusal named the `until` of an extension."""
+    made: Any = site.researcher.post(
+        "bookings", BODY | {"request": "1 h100 2h", "project": site.project.slug}
+    )
+    path = f"bookings/{made.json()['id']}"
+    running(made.json()["id"])
+    body = {"ends": (NOW + timedelta(days=80)).isoformat()}
+    for headers in ({"if_match": "*", "prefer": "dry-run"}, {"if_match": "*"}):
+        refused: Any = site.researcher.send("PATCH", path, body, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (422, "too_long"), refused.content
+        (offered,) = refused.json()["alternatives"]
+        assert offered.keys() == {"ends"}
+        answer: Any = site.researcher.send(
+            "PATCH", path, offered, headers={"if_match": "*", "prefer": "dry-run"}
+        )
+        assert (answer.status_code, datetime.fromisoformat(answer.json()["ends"])) == (
+            200,
+            datetime.fromisoformat(offered["ends"]),
+        ), answer.content
+
+
+def test_what_a_decided_change_offers_is_a_change(site: Site, path: str) -> None:
+    """A window of a plan has fields that a PATCH lacks: it comes in its parts, or as the whole `ask`."""
+    with as_system():
+        Booking.objects.update(state="scheduled")
+    at_once = site.researcher.send(
+        "PATCH", path, {"count": 2, "duration": "PT3H"}, headers={"if_match": "*", "prefer": "wait=5"}
+    )
+    starts, ends = (NOW + timedelta(hours=hours) for hours in (3, 4))
+    window = {"gpu_class": "h100", "profile": None, "count": 2, "share": None}
+    times = {"starts": starts.isoformat(), "ends": ends.isoformat()}
+    with as_system():
+        BookingChange.objects.update(
+            state="kept",
+            decided_at=NOW,
+            reasons=[REASON],
+            alternatives=[window | times, window | times | {"profile": "1g.10gb"}],
+        )
+    refused = awaited(at_once)
+    assert refused.status_code == 409, refused.content
+    parts, whole = said(refused)["alternatives"]
+    assert parts == {"starts": time_text(starts), "duration": 3_600}, "only what differs"
+    assert (whole.keys(), whole["ask"]["profile"]) == ({"ask"}, "1g.10gb")
+    for each in (parts, whole):
         answer = site.researcher.send("PATCH", path, each, headers={"if_match": "*", "prefer": "dry-run"})
         assert answer.status_code == 200, (each, answer.content)

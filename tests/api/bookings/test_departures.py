@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from allocation.models import Booking, BookingChange
 from allocation.rules.states import State
+from allocation.services.bookings import departures
 from allocation.services.bookings.departures import departures_apply, departures_due
 from allocation.services.decide.cycle import tick_has_work
 from tenants.models import Departure, KnownPerson, Membership, Project, Tenant, User
 from tenants.platform.wall import tenant_tx
 from tenants.services import membership_remove, membership_role_set, project_open_set
+from tenants.tasks import sweep
 from tests.api.builders import Site, said
 from tests.builders import a_member, a_tenant
 from tests.builders_allocation import a_booking
@@ -271,3 +273,27 @@ def test_nothing_is_approved_in_a_closed_project(site: Site) -> None:
         Project.objects.filter(id=site.project.id).update(is_open=False)
     path = f"approvals/{approval['id']}/approve"
     assert site.lead.post(path, {"hash": approval["hash"]}).status_code == 403
+
+
+@pytest.mark.parametrize("way", [_removed, _disabled, _closed_account])
+def test_a_webhook_of_who_has_left_is_shown_as_off(
+    site: Site, way: Callable[[Site], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep ends it, and came ten minutes later: until then REST and the page said that it is on."""
+    asked: list[str] = []
+    monkeypatch.setattr(departures, "task_request", asked.append)
+    with as_system():
+        Membership.objects.filter(user=site.people["researcher"]).update(role="lead")
+    terms = {"url": "https://93.184.216.34/in", "events": ["*"], "project": site.project.slug}
+    made = said(site.researcher.post("webhooks", terms))
+    assert made.get("is_enabled") is True, made
+    _leave(site, way)
+    now = timezone.now()
+    with as_system():
+        departures_apply(now)
+        departures_apply(now)
+    assert asked == ["tenants.sweep"], "once for each departure"
+    with as_system():
+        sweep()
+    (shown,) = said(site.admin.get("webhooks"))["items"]
+    assert (shown["is_enabled"], shown["disabled_reason"]) == (False, "The token that set it has ended.")

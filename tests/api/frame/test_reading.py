@@ -1,5 +1,7 @@
 """What each role reads, page by page."""
 
+import re
+
 import pytest
 import redis
 from django.db import connection
@@ -7,6 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.api.builders import Api, Site, said
+from tests.api.frame.test_schema import documented
 from tests.builders_allocation import a_booking
 from tests.roles import as_role
 
@@ -239,3 +242,22 @@ def test_a_database_that_only_reads_is_not_ready() -> None:
         cursor.execute("SET TRANSACTION READ ONLY")
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["database"]) == (503, "no write")
+
+
+def test_no_number_of_a_query_is_read_in_another_script(site: Site) -> None:
+    """`int` reads full-width digits and underscores, so every number parameter is tried."""
+    tried, wide = 0, "\N{FULLWIDTH DIGIT ONE}"
+    for path, methods in documented()["paths"].items():
+        for each in methods.get("get", {}).get("parameters", ()):
+            kind = each["schema"].get("type")
+            if each["in"] != "query" or kind not in ("integer", "number"):
+                continue
+            address = re.sub(r"{[a-z_]+}", "1", path.removeprefix("/api/v1/"))
+            for value in (wide, "\N{ARABIC-INDIC DIGIT ONE}", "1_0", "+1", " 1", f"{wide}.{wide}"):
+                answer = site.operator.get(address, **{each["name"]: value})
+                assert answer.status_code in (400, 403, 404), (path, each["name"], value)
+                if answer.status_code == 400:
+                    assert said(answer)["code"] == "wrong_type", (path, said(answer))
+                    assert said(answer)["param"] == each["name"]
+                    tried += 1
+    assert tried > 100

@@ -12,6 +12,7 @@ from django.utils import timezone
 from allocation.features.workloads.models import Diversion
 from allocation.models import Booking, BookingEvent, Gpu
 from allocation.services.snapshot.snapshot import requests_of
+from allocation.words.events import event_text
 from tenants.models import GpuClass
 from tests.api.builders import Site, said
 from tests.builders import a_quota
@@ -107,6 +108,39 @@ def test_automatic_takes_the_cheapest_class_for_as_long_as_it_takes_there(learnt
 def test_one_class_the_cheapest_first_and_fixed_windows_stay(learnt: Site, request_: str) -> None:
     automatic(learnt)
     assert not booked(learnt, request_).by_cost
+
+
+def test_a_class_that_misses_the_deadline_is_not_the_cheapest(learnt: Site) -> None:
+    """Three hours on an H100 are four on an A100."""
+    automatic(learnt)
+
+    def by(hours: float) -> str:
+        return (timezone.now() + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def asked(hours: float) -> Booking:
+        ask = {"count": 1, "classes": ["h100", "a100"], "duration": "PT3H", "deadline": by(hours)}
+        body = {"ask": ask, "project": learnt.project.slug, "name": "fold-9"}
+        quote = said(learnt.researcher.post("quotes", body))
+        label = said(learnt.researcher.post("bookings", body))["number"]
+        with as_system():
+            booking = Booking.objects.get(number=int(label.removeprefix("BK-")), tenant=learnt.tenant)
+        assert reasons(booking) == [quote["diverted"]] * bool(quote["diverted"])
+        return booking
+
+    assert not asked(3.5).by_cost
+    in_time = asked(5)
+    assert in_time.by_cost
+    (reason,) = reasons(in_time)
+    assert "the cheapest class comes first" in reason
+
+
+def test_the_sentence_names_the_class_that_would_be_late() -> None:
+    facts = {"workload": "fold", "unit": "step", "costs": "€2.00 on A100 (3 runs)"}
+    assert str(event_text("diverted", **facts, late="L40S")) == (
+        "By the project's choice the cheapest class that meets the deadline comes first: 1,000 steps of fold "
+        "cost €2.00 on A100 (3 runs). It would be late on L40S."
+    )
+    assert "deadline" not in str(event_text("diverted", **facts)), "an event of before"
 
 
 def test_a_class_that_is_not_learnt_stops_it(learnt: Site) -> None:

@@ -1,5 +1,6 @@
 """Bookings that repeat: all dates in one transaction and one decision, or a part that is said."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -306,6 +307,41 @@ def test_dates_that_overlap_are_offered_as_long_as_they_are_apart(lab: Lab) -> N
     (offer,) = refused.value.alternatives
     assert offer == {"duration": 24 * 3600}
     assert len(bookings(asked(lab, "FREQ=DAILY;COUNT=3", hours=24))) == 3
+
+
+def test_dates_that_overlap_are_offered_as_the_money_of_all_of_them_allows(real_db: Servers) -> None:
+    # Ten hours of one GPU, and three dates.
+    poor = a_lab("poor", money="48", gpus=0)
+    with pytest.raises(Refused) as refused:
+        asked(poor, "FREQ=DAILY;COUNT=3", hours=25)
+    assert refused.value.code == "series_overlap"
+    (offer,) = refused.value.alternatives
+    assert 0 < offer["duration"] <= 10 * 3600 // 3
+    assert len(bookings(asked(poor, "FREQ=DAILY;COUNT=3", hours=offer["duration"] / 3600))) == 3
+
+
+def test_fewer_dates_are_offered_as_the_money_of_all_of_them_allows(real_db: Servers) -> None:
+    poor = a_lab("poor", money="48", gpus=0)
+    with pytest.raises(Refused) as refused:
+        asked(poor, "FREQ=DAILY;UNTIL=20280101")
+    (offer,) = refused.value.alternatives
+    assert len(bookings(asked(poor, offer["rrule"]))) == offer["times"] == 5
+
+
+def test_a_refusal_of_a_series_says_all_times_in_the_zone_of_its_request(lab: Lab) -> None:
+    request = replace(
+        a_booking_request(lab.project, an_ask(hours=1, starts=NINE)), zone="America/New_York", tier="standard"
+    )
+    for repeat in (
+        Repeat(recurrence_read("FREQ=DAILY;COUNT=40")),
+        Repeat(recurrence_read("FREQ=DAILY;COUNT=300")),
+    ):
+        with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
+            series_request(actor=lab.actor, request=request, repeat=repeat, now=NOW)
+        assert refused.value.code == "advance_window"
+        said = [refused.value.sentence, *(each["sentence"] for each in refused.value.numbers["failed"])]
+        assert all(re.findall(r"\d\d:\d\d (\S+?)[:.]", each) for each in said)
+        assert {zone for each in said for zone in re.findall(r"\d\d:\d\d (\w+)", each)} == {"EST"}
 
 
 def test_a_series_needs_a_time_of_the_day(lab: Lab) -> None:

@@ -13,7 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from portal.web.accounts.limits import Attempt, _try
-from tenants.models import PasskeyChallenge, SecondFactor, Session, User
+from tenants.models import Passkey, PasskeyChallenge, SecondFactor, Session, User
+from tenants.services.sign_in.passkeys import PASSKEYS_MOST
 from tenants.services.sign_in.second_factor import _totp
 from tenants.services.sign_in.sessions import session_digest
 from tenants.web.step_up import DANGEROUS
@@ -268,3 +269,22 @@ def test_a_stale_session_gives_nobody_access() -> None:
             checked += 1
     assert checked >= 9
     assert ("people", "invite") in DANGEROUS
+
+
+@pytest.mark.django_db
+def test_passkeys_that_were_begun_together_are_no_more_than_ten() -> None:
+    client, _ = with_passkey(a_user("mara"))
+    begun = [creation(client) for _ in range(PASSKEYS_MOST + 2)]
+    statuses = [add_answer(client, a_device().create(each)) for each in begun]
+    assert statuses == [302] * (PASSKEYS_MOST - 1) + [422] * 3
+    with as_system():
+        assert Passkey.objects.count() == PASSKEYS_MOST
+
+
+@pytest.mark.django_db
+def test_brackets_without_end_are_no_passkey() -> None:
+    """The page is open to everybody, and answered 500."""
+    client, _ = with_passkey(a_user("mara"))
+    for nested in ("[" * 20_000, '{"a":' * 4_000, '{"id": "a", "rawId": "a", "response": ' + "[" * 9_000):
+        assert give_passkey(Client(), nested) == 422
+        assert add_answer(client, nested) == 422

@@ -47,7 +47,7 @@ DRY_RUN = (
 )
 # A compressed answer has a weak ETag. It names the same revision.
 _REVISION = re.compile(r'(?:W/)?"([1-9][0-9]{0,8})"', re.ASCII)
-_PARTS = (
+PARTS = (
     "duration",
     "ends",
     "starts",
@@ -131,7 +131,7 @@ class PatchIn(Strict):
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         """Requires one way to say the request, and an existing zone. Raises ValidationError."""
         ways = [name for name in ("request", "ask") if name in given]
-        parts = [name for name in _PARTS if name in given]
+        parts = [name for name in PARTS if name in given]
         if len(ways) + bool(parts) > 1:
             sentence = refusal_text("change_ways")
             raise serializers.ValidationError({(parts or ways)[-1]: [sentence]}, code="request_twice")
@@ -195,7 +195,7 @@ def _wanted(
         ask, tier = request_read(text, project=booking.project.slug, zone=zone, now=now)
         return ask, tier, text
     old = target_of(booking).ask
-    parts = {name: given[name] for name in _PARTS if name in given}
+    parts = {name: given[name] for name in PARTS if name in given}
     if "ask" not in given and not parts:
         return None, None, None
     try:

@@ -74,6 +74,15 @@ def refuse_runs_or_gpus(reading: Reading, token: Token) -> None:
     reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
 
 
+def refuse_gpus_or_dates(reading: Reading, token: Token) -> None:
+    """`h100 every mon 9-17 5x`: five GPUs, or five dates of one?"""
+    span, number = span_of(token), _NUMBER.search(token)
+    said = number[0] if number else token
+    why = coded("ask_gpus_or_dates", said=said)
+    repairs = reading.replacements(span, f"{said} times", f"{said} gpus")
+    reading.add_problem(NOT_UNDERSTOOD, why, span, repairs)
+
+
 def refuse_product(reading: Reading, token: Token) -> None:
     """`500 x 1 h100`: 500 runs, or one booking with the product?"""
     span, found = span_of(token), _TIMES.fullmatch(token)

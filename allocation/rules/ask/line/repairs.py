@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from itertools import chain
 
 from lark import Token
@@ -24,12 +23,12 @@ from allocation.rules.ask.line.ambiguous import (
     refuse_week_of_month,
     refuse_within,
 )
-from allocation.rules.ask.line.arrays import refuse_product, refuse_runs_or_gpus
+from allocation.rules.ask.line.arrays import refuse_gpus_or_dates, refuse_product, refuse_runs_or_gpus
 from allocation.rules.ask.words.names import key_of
 from allocation.rules.ask.words.numbers import NUMBER_WORDS, number_of
 from allocation.rules.ask.words.parsed import Parsed, Problem, Repair
 from allocation.rules.ask.words.reading import Reading, Span, span_of
-from allocation.rules.ask.words.times import days_of_month
+from allocation.rules.ask.words.times import month_words
 from tenants.platform.coded import coded
 
 _WITHOUT = "without “"
@@ -244,8 +243,7 @@ def _amounts(reading: Reading, text: str) -> Iterator[str]:
         yield f"{-(-int(seconds[1]) // _A_MINUTE)}m"
     if more := _MORE_HOURS.fullmatch(text):
         yield f"{more[1]}h"
-    if month := days_of_month(text, reading.today):
-        yield f"from {month[0]} by {month[1] - timedelta(days=1)}"
+    yield from month_words(text, reading.today)
     if _SEVENTH.fullmatch(text):
         yield from _smallest_slices(reading)
 
@@ -353,6 +351,7 @@ _SPECIAL: dict[str, Callable[[Reading, Token], None]] = {
     "COMMALENGTH": refuse_comma,
     "MONTHWEEK": refuse_week_of_month,
     "RUNSORGPUS": refuse_runs_or_gpus,
+    "GPUSORDATES": refuse_gpus_or_dates,
     "PRODUCT": refuse_product,
 }
 

@@ -65,10 +65,6 @@ def read_count(reading: Reading, tokens: Sequence[Token]) -> None:
     words = re.sub(r"^[x*:]\s*|\s*[x*]$", "", tokens[0])
     number = number_of(words)
     span = span_of(*tokens)
-    if tokens[0].type == "XNUM" and {"count", "repeat"} <= reading.values.keys():
-        # `1 h100 every wed 14-16 x 4`: the number of GPUs is said, so this one is of dates.
-        reading.set_value("times", number, f"{number} dates", span)
-        return
     try:
         reading.set_value("count", count_of(number), f"{number} of them", span)
     except AskError as error:

@@ -134,7 +134,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("WEEKNUMBER", r"(?:in\s+)?(?:week|kw|cw|calendar\s+week)\s*\d{1,2}(?!\d)"),
     ("CLOCKWORDS", rf"(?:half\s+past|quarter\s+(?:past|to))\s+{_NUM}"),
-    ("TIMES", rf"{_NUM}\s+(?:times|dates|occurrences)"),
+    ("TIMES", rf"(?:{_NUM}\s+|\d{{1,6}})(?:times|dates|occurrences)"),
     (
         "DAY",
         rf"in\s+(?:{_NUM}|an?)\s+(?:days?|weeks?)|(?:{_NUM}|an?)\s+(?:days?|weeks?)\s+from\s+(?:now|today)|"
@@ -233,7 +233,7 @@ TERMINALS: tuple[tuple[str, str], ...] = (
     ),
     ("CLOCK", CLOCK),
     ("XNUM", rf"[x*]\s*{_NUM}|(?<=\w):\d{{1,3}}"),
-    ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z])|\d{{1,6}}x"),
+    ("NUMX", rf"{_NUM}[x*](?=\s|[a-z0-9])|{_NUM}\s+[x*](?=\s|[a-z]|$)|\d{{1,6}}x"),
     ("DEC", r"\d{1,5}[.,]\d{1,3}"),
     ("NUM", _NUM),
     ("APART", r"together|close\s+together|connected"),

@@ -64,9 +64,12 @@ def tokens_of(text: str, names: Names) -> list[Token]:
     typed = respelled(plain(text), names.words)
     line = _nights_as_days(typed.line)
     tokens = list(_scan(line, names, _WORDS))
-    if any(token.type in ("REPEAT", "RRULE") or token == _EACH_NIGHT for token in tokens):
+    repeats = any(token.type in ("REPEAT", "RRULE") or token == _EACH_NIGHT for token in tokens)
+    if repeats:
         tokens = _every_night(_scan(line, names, _WORDS_OF_SERIES))
     _share_month(tokens)
+    if repeats:
+        _times_of_dates(tokens)
     return [_as_typed(token, typed) for token in _with_roles(line, tokens)]
 
 
@@ -98,6 +101,26 @@ def _every_night(tokens: Iterable[Token]) -> list[Token]:
         if hours[1:] == ["REPEAT", "PART"] and hours[0] in ("NUM", "CLOCK"):
             found[-2:] = found[:-3:-1]
     return found
+
+
+def _times_of_dates(tokens: list[Token]) -> None:
+    """Reads `5x` and `x5` of a series as a number of dates where another number counts its GPUs, and
+    asks where it can be either: `h100 every mon 9-17 5x`."""
+    counted = [at for at in range(len(tokens)) if tokens[at].type in ("NUM", "NUMX", "XNUM", "SHARE", "DEC")]
+    of_gpus = [at for at in counted if _counts_gpus(tokens, at)]
+    for at in counted:
+        if tokens[at].type not in ("NUMX", "XNUM"):
+            continue
+        if at not in of_gpus[:1]:
+            tokens[at] = _as("TIMES" if of_gpus else "GPUSORDATES", tokens[at])
+
+
+def _counts_gpus(tokens: list[Token], at: int) -> bool:
+    """Whether the number at this place stands next to what it counts: `2 h100`, `h100 x2`."""
+    before = tokens[at - 1].type if at else ""
+    if tokens[at].type == "XNUM" and before in _COUNTED:
+        return True
+    return before not in _LEADS and _next_kind(tokens, at) in _COUNTED
 
 
 def _share_month(tokens: list[Token]) -> None:

@@ -121,8 +121,8 @@ def read_rule(reading: Reading, tokens: Sequence[Token]) -> None:
 
 
 def read_times(reading: Reading, tokens: Sequence[Token]) -> None:
-    """Reads `10 times`."""
-    number = number_of(re.split(r"\s+(?:times|dates|occ)", tokens[0])[0])
+    """Reads `10 times`, `10x`, `x10`."""
+    number = number_of(re.sub(r"^[x*]\s*|\s*(?:times|dates|occurrences|[x*])$", "", tokens[0]))
     reading.set_value("times", number, f"{number} dates", span_of(*tokens))
 
 

@@ -82,7 +82,16 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ende (?:der )?(?:nächsten|nächster|kommender|kommenden) woche", "end of next week"),
     (r"ende (?:des|dieses) (?:tages)", "end of day"),
     (r"ende (?:des|dieses) monats", "end of the month"),
-    (r"ende (?:des|dieses) jahres", "end of the year"),
+    (r"ende (?:des|dieses) jahres|jahresende", "end of the year"),
+    (r"monatsende", "end of the month"),
+    (r"ende (?:des )?(?:nächsten|kommenden) monats", "end of next month"),
+    (r"ende (?:des )?(?:nächsten|kommenden) jahres", "end of next year"),
+    # `end 31 jan` names the end of something, `until end jan` that of a month.
+    (rf"ende(?: des)?(?=\s+{_MONTH_WORDS}[a-zä]*)", "end of"),
+    (
+        rf"(?:(?<=until )|(?<=till )|(?<=by ))(?:the )?end(?=\s+{_MONTH_WORDS}[a-z]*\.?(?!\s+\d\d?\b))",
+        "end of",
+    ),
     (r"(?:ein )?viertel(?= (?:gpu|[a-z]+\d))", "quarter"),
     (r"(?:ein )?drittel(?= (?:gpu|[a-z]+\d))", "third"),
     (r"during (?:the day|(?:office|business|working) hours)", "between 9:00 and 17:00"),
@@ -148,7 +157,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"wöchentlich", "weekly"),
     (r"monatlich", "monthly"),
     (r"spätestens(?: bis)?|fertig bis", "by"),
-    (r"bis(?: zum)?", "until"),
+    (r"bis(?: (?:einschließlich|inklusive))?(?: zum)?", "until"),
     (r"ab(?: dem)?|von|vom", "from"),
     (r"um", "at"),
     (
@@ -176,7 +185,14 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ein(?:e|en|er|es)?", "a"),
     (r"der|die|das|den|dem", "the"),
 )
-_NAMED = {**_DAYS, **{f"{day}s": f"{name}s" for day, name in _DAYS.items()}, **_MONTHS, **_NUMBERS}
+_OF_MONTHS = {f"{month}s": name for month, name in _MONTHS.items()}
+_NAMED = {
+    **_DAYS,
+    **{f"{day}s": f"{name}s" for day, name in _DAYS.items()},
+    **_MONTHS,
+    **_OF_MONTHS,
+    **_NUMBERS,
+}
 
 
 def _clock(found: re.Match[str]) -> str:
@@ -285,6 +301,12 @@ def _of_duration(found: re.Match[str]) -> str:
     return f"{minutes}m"
 
 
+def _number_of_times(found: re.Match[str]) -> str:
+    """`5mal`, `fünfmal`, `twice` as `5 times`. `twice a week` is a rule of its own."""
+    word = found[0].removesuffix("mal")
+    return f"{_NUMBERS.get(word) or {'twice': '2', 'thrice': '3'}.get(word, word)} times"
+
+
 def _days_of_month(found: re.Match[str]) -> str:
     """`24.-26.12.` as `24.12.-26.12.`."""
     first, last, month = re.findall(r"\d+", found[0])
@@ -312,6 +334,11 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         rf"(?:{_DAY})\s?(?:-|bis)\s?(?:{_DAY})|{_SHORT_DAY}\s?-\s?{_SHORT_DAY}|"
         rf"{_SHORT_DAY}(?=\s+\d{{1,2}}(?:[:.]\d\d)?\s?(?:-|uhr|bis))",
         _days,
+    ),
+    (
+        rf"(?:(?:\d{{1,3}}|{'|'.join(_NUMBERS)})mal|twice|thrice)"
+        r"(?! (?:an?|per|each|every|pro|die|im|am|jede))",
+        _number_of_times,
     ),
     (rf"(?:\d{{1,2}}|{'|'.join(_NUMBERS)}) und eine halbe stunden?", _halves),
     (

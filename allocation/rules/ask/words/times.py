@@ -67,6 +67,7 @@ _IN_MONTH = re.compile(
     r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?(?:,?\s+(\d{4}))?$|"
     r"\b(?:(?:the\s+)?(this|next|coming)\s+|the\s+)?month$"
 )
+_MONTH_END = re.compile(r"(until|till|by|before|bis)\b(?:.*\b(mid|mitte|early|anfang)\b)?")
 _FIRST_DATE, _LAST_DATE = date(2000, 1, 1), date(2199, 12, 31)
 _WEEK = timedelta(days=7)
 _LONG_OVER = timedelta(days=60)
@@ -235,6 +236,20 @@ def days_of_month(text: str, today: date) -> tuple[date, date] | None:
         year, month = today.year + ahead // 12, ahead % 12 + 1
     first = date(year, month, 1)
     return first, first + timedelta(days=monthrange(year, month)[1])
+
+
+def month_words(text: str, today: date) -> Iterator[str]:
+    """Yields the days of the month that a text names, or the end that `until late january` can mean."""
+    month, end = days_of_month(text, today), _MONTH_END.match(text)
+    if month is None:
+        return
+    first, last = month[0], month[1] - timedelta(days=1)
+    if end is None:
+        yield f"from {first} by {last}"
+    elif end[2] is None:
+        yield f"{end[1]} {last}"
+    elif end[2] in ("mid", "mitte"):
+        yield f"{end[1]} {first + timedelta(days=14)}"
 
 
 def _last_of(found: re.Match[str], today: date) -> date:

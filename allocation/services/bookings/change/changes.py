@@ -401,7 +401,8 @@ class _Asked:
 
     def _stronger_terms(self) -> Terms:
         patch = self.patch
-        terms = stronger_terms(self.booking, self.new, self._text(), self.now, patch.priced_at)
+        zone = self.actor.time_zone
+        terms = stronger_terms(self.booking, self.new, self._text(), self.now, patch.priced_at, zone)
         most = patch.accept.cost_at_most
         if most is not None and terms.hold_amount > most:
             raise too_dear(terms, most)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.db.models import Q
 
@@ -21,6 +20,7 @@ from allocation.services.bookings.checks.tiers import (
     classes_within,
     shortest_check,
     start_check,
+    zone_of_reader,
 )
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
@@ -29,7 +29,7 @@ from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.words.refusals import coded_text, refusal_text
 from solver.fleet.pool import pools_of
-from tenants.models import GpuClass, Project, Tier, User
+from tenants.models import GpuClass, Project, Tier
 from tenants.platform.coded import coded
 from tenants.platform.errors import Refused
 from tenants.platform.nouns import about_cores
@@ -67,19 +67,21 @@ class Admission:
 class Asker:
     """Who asks, and for which booking: whose exceptions count.
 
-    Many bookings at once (`is_many`) use no exception that is for one booking.
+    Many bookings at once (`is_many`) use no exception that is for one booking. A refusal says its times
+    in `zone`, or without one in that of the person.
     """
 
     person_id: int | None = None
     booking: Booking | None = None
     is_many: bool = False
+    zone: str = ""
 
 
 def admitted(project: Project, tier_slug: str, ask: AskDocument, now: datetime, asker: Asker) -> Admission:
     """Checks the same rules. A refusal has only what its own rule offers, not tried by the others."""
     tiers = tiers_read()
     tier = _tier_of(tiers, tier_slug)
-    use = TierUse.of(project, tier, asker.person_id, asker.booking, now)
+    use = TierUse.of(project, tier, asker.person_id, asker.booking, now, asker.zone)
     audience_check(use)
     ask = host_settle(ask)
     with about_cores(are_cores=ask.host):
@@ -256,8 +258,7 @@ def _starts_to_come(starts: datetime, use: TierUse) -> Iterator[datetime]:
     that is over."""
     now = use.now
     yield now.replace(second=0, microsecond=0) + _SOON
-    people = User.objects.filter(id=use.person_id) if use.person_id is not None else User.objects.none()
-    zone = ZoneInfo(people.values_list("time_zone", flat=True).first() or "UTC")
+    zone = zone_of_reader(use)
     local = starts.astimezone(zone)
     days = (now.astimezone(zone).date() - local.date()).days
     later = (local + timedelta(days=each) for each in (days, days + 1))

@@ -20,7 +20,7 @@ from allocation.services.snapshot.snapshot import seconds as unix_seconds
 from allocation.words.refusals import refusal_text
 from billing.price_books import PriceShelf
 from billing.queries import tightest_figures
-from billing.services import HoldRequest, new_hold_check
+from billing.services import HoldRequest, new_holds_check
 from solver import QuoteRequest
 from solver.fleet.pool import pools_of
 from tenants.models import Project
@@ -114,7 +114,7 @@ def _money_check(admission: Admission, project: Project, asker: Asker, now: date
     longest = timedelta(seconds=max(map(admission.seconds_on, admission.units)))
     starts = admission.not_before
     hold = HoldRequest(uuid4(), cost, starts, starts + longest, asker.person_id)
-    new_hold_check(tenant_id=project.tenant_id, project_id=project.id, request=hold)
+    new_holds_check(tenant_id=project.tenant_id, project_id=project.id, requests=[hold])
 
 
 def _change_money_check(

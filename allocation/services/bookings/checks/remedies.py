@@ -147,6 +147,27 @@ def request_of(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     return replace(ask, **changes)
 
 
+def request_as(offered: Mapping[str, Any], ask: AskDocument) -> AskDocument:
+    """Returns the request that is offered: with the fields of a remedy, or in the window of a plan."""
+    return _in_window(offered, ask) if "ends" in offered else request_of(offered, ask)
+
+
+def _in_window(window: Mapping[str, Any], ask: AskDocument) -> AskDocument:
+    """The request in a window that a plan offers, with its class, shape and nodes."""
+    starts = datetime.fromisoformat(window["starts"]).astimezone(UTC)
+    other = ask.starting(starts)
+    length = datetime.fromisoformat(window["ends"]) - datetime.fromisoformat(window["starts"])
+    other = replace(other, duration=int(length.total_seconds()), ends_in=None)
+    if window.get("groups"):
+        # Each group keeps its place: a plan varies windows of mixed requests alone.
+        return other
+    given = ("count", "profile", "share", "together", "required")
+    changes: dict[str, Any] = {name: window[name] for name in given if name in window}
+    changes |= {name: tuple(window.get(name, ())) for name in ("pin", "zones", "not_zones")}
+    changes |= {"storage": window.get("storage"), "scratch": window.get("scratch", 0)}
+    return replace(other, classes=(window["gpu_class"],), **changes)
+
+
 def _with_groups(remedy: Mapping[str, Any], ask: AskDocument) -> AskDocument:
     rows = [AskGroup(**each) for each in remedy["groups"]]
     if not rows:

@@ -94,9 +94,11 @@ def stronger_terms(
     request_text: str,
     now: datetime,
     priced_at: datetime | None = None,
+    zone: str = "",
 ) -> Terms:
     """The terms of a change that the next cycle decides. What is added has the prices of now, or
-    of the quote that was shown, and so has all of it on other classes or in another tier.
+    of the quote that was shown, and so has all of it on other classes or in another tier. A refusal
+    says its times in `zone`.
 
     Raises:
         Refused: by any rule of a request.
@@ -106,7 +108,7 @@ def stronger_terms(
         tier_slug=target.tier,
         ask=target.ask,
         now=now,
-        asker=Asker(booking.owner_id, booking),
+        asker=Asker(booking.owner_id, booking, zone=zone),
     )
     _open_check(booking, target, admission)
     shelf = PriceShelf.read(priced_at or now)

@@ -23,7 +23,8 @@ from tenants.services.input_values import seconds_words
 
 @dataclass(frozen=True, slots=True)
 class TierUse:
-    """A use of a tier by a person in a project, and the booking if it changes one."""
+    """A use of a tier by a person in a project, and the booking if it changes one. Refusals say their
+    times in `zone`, or without one in that of the person."""
 
     project: Project
     tier: Tier
@@ -32,6 +33,7 @@ class TierUse:
     now: datetime
     version: TierVersion | None
     limits: TierLimits
+    zone: str = ""
     _known: dict[str, int] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -42,12 +44,13 @@ class TierUse:
         person_id: int | None,
         booking: Booking | None,
         now: datetime,
+        zone: str = "",
     ) -> "TierUse":
         """Reads the limits that count: a booking keeps those of its request."""
         keeps = booking is not None and booking.tier_id == tier.slug
         at = booking.submitted if booking is not None and keeps else now
         version = version_in_force(project.tenant_id, tier.slug, at)
-        return cls(project, tier, person_id, booking, now, version, limits_by(tier, version))
+        return cls(project, tier, person_id, booking, now, version, limits_by(tier, version), zone)
 
     def horizon(self) -> int:
         """The horizon of the policy, read once for all dates of a series."""
@@ -216,7 +219,7 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
     hours = use.limits.hours
     if hours is not None and not hours.has(earliest) and not _lifted(Override.Kind.START_HOURS, use):
         earliest = hours.following(earliest) or earliest
-    shown = instant_text(earliest, _zone_of_reader(use), use.now)
+    shown = instant_text(earliest, zone_of_reader(use), use.now)
     facts = {"lead": seconds_words(least.value or 0), "earliest": shown}
     return refusal(
         "too_soon",
@@ -231,16 +234,17 @@ def _too_soon(use: TierUse, least: Limit) -> Refused:
     )
 
 
-def _zone_of_reader(use: TierUse) -> ZoneInfo:
-    if use.person_id is None:
-        return ZoneInfo("UTC")
+def zone_of_reader(use: TierUse) -> ZoneInfo:
+    """The time zone in which a refusal says times."""
+    if use.zone or use.person_id is None:
+        return ZoneInfo(use.zone or "UTC")
     return ZoneInfo(User.objects.values_list("time_zone", flat=True).get(id=use.person_id))
 
 
 def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
     """Returns the refusal, with the last start at the same time of the day within the limit."""
     days, latest = seconds_words(most.value or 0), use.now + timedelta(seconds=most.value or 0)
-    zone = _zone_of_reader(use)
+    zone = zone_of_reader(use)
     same_hour = _same_hour_by(starts, latest, zone)
     latest = same_hour if same_hour > use.now else latest.replace(second=0, microsecond=0)
     over = int((starts - use.now).total_seconds()) - (most.value or 0)
