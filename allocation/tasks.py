@@ -23,7 +23,6 @@ from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
 from allocation.services.record.variances import variances_store
-from allocation.services.requirements.expiry import requirements_expiring_notify
 from allocation.services.runs.ends_soon import ends_soon_notify
 from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
@@ -151,8 +150,8 @@ def allocation_telemetry() -> None:
 
 @shared_task(name="allocation.overrides")
 def allocation_overrides() -> None:
-    """Notifies people of overrides that end within a week, and of training that runs out."""
-    steps_apart("allocation.overrides", timezone.now(), overrides_warn, requirements_expiring_notify)
+    """Notifies people of overrides that end within a week."""
+    steps_apart("allocation.overrides", timezone.now(), overrides_warn)
 
 
 @shared_task(name="allocation.forecasts", ignore_result=True)

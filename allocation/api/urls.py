@@ -88,12 +88,6 @@ from allocation.api.fleet.portal_modes import (
     PortalOutageClose,
     PortalOutageEnd,
 )
-from allocation.api.fleet.requirements import (
-    RequirementAccept,
-    RequirementEnd,
-    RequirementPeople,
-    Requirements,
-)
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
 from allocation.api.fleet.tiers import TierOne, Tiers
@@ -352,22 +346,6 @@ urlpatterns = [
     path("portal/freeze", PortalFreeze.as_view(), name="api-portal-freeze"),
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
     path("me/data", PersonalData.as_view(), name="api-personal-data"),
-    path("requirements", Requirements.as_view(), name="api-requirements"),
-    path(
-        "requirements/<uuid:requirement_id>/accept",
-        RequirementAccept.as_view(),
-        name="api-requirement-accept",
-    ),
-    path(
-        "requirements/<uuid:requirement_id>/end",
-        RequirementEnd.as_view(),
-        name="api-requirement-end",
-    ),
-    path(
-        "requirements/<uuid:requirement_id>/acceptances",
-        RequirementPeople.as_view(),
-        name="api-requirement-people",
-    ),
     *platform_decisions.urlpatterns,
     path("decisions", Decisions.as_view(), name="api-decisions"),
     path("decisions/<int:number>", DecisionOne.as_view(), name="api-decision"),

@@ -29,6 +29,7 @@ FEATURES = Features(
     "operator_roles",
     "policy_lab",
     "progress",
+    "requirements",
     "scripts",
     "stand_ins",
     "tier_guarantees",

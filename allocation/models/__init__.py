@@ -38,7 +38,6 @@ from allocation.models.fleet.zones import Rack, Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override
-from allocation.models.governance.requirements import Acceptance, Requirement
 from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.labels import BookingLabel
 from allocation.models.money.charges import ChargeSum
@@ -49,7 +48,6 @@ from allocation.models.series import Series, WorkSpeed
 from allocation.models.stops import Stop
 
 __all__ = [
-    "Acceptance",
     "Allocation",
     "Approval",
     "ApprovalAct",
@@ -97,7 +95,6 @@ __all__ = [
     "QueuePlace",
     "Rack",
     "ReportSubscription",
-    "Requirement",
     "Series",
     "SolverState",
     "SpendVariance",

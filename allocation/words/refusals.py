@@ -93,18 +93,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Sentence] = {
         "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
         "operator can raise the planning horizon of the policy."
     ),
-    # Requirements
-    "terms_missing": (
-        "The %(target)s asks you to accept “%(name)s”, version %(version)s. Read and accept it, "
-        "then book again."
-    ),
-    (
-        "training_missing"
-    ): "The %(target)s asks for the training “%(name)s”. An admin records its date under Terms and training.",
-    "training_over": (
-        "The %(target)s asks for the training “%(name)s”; yours was valid until %(until)s. An "
-        "admin records a new date under Terms and training."
-    ),
     # Tiers
     "tier_audience": "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s.",
     "shorter_than_tier": "A booking in the tier %(tier)s lasts %(shortest)s at least.",

@@ -55,10 +55,6 @@ WRITES: dict[str, str] = {
     "api-quota-windows": Scope.ADMIN,
     "api-quota-window": Scope.ADMIN,
     "api-quotas": Scope.ADMIN,
-    "api-requirements": Scope.ADMIN,
-    "api-requirement-accept": Scope.BOOK,
-    "api-requirement-end": Scope.ADMIN,
-    "api-requirement-people": Scope.ADMIN,
     "api-policy-versions": Scope.ADMIN,
     # Money
     "api-budgets": Scope.BUDGET,

@@ -9,8 +9,8 @@ from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import Acceptance, Requirement
-from allocation.services.requirements.expiry import requirements_expiring_notify
+from allocation.features.requirements.expiry import requirements_expiring_notify
+from allocation.features.requirements.models import Acceptance, Requirement
 from portal.integrations.notifications.delivery import people_notify
 from tenants.models import AuditEntry, Notification, OutboxMessage, User
 from tenants.platform.wall import tenant_tx
@@ -196,3 +196,42 @@ def test_a_tier_demands_a_text_in_the_named_projects_only(site: Site) -> None:
     assert all("Fair use" in str(each["notes"]) for each in spot)
     of_class = {**TEXT, "of": "class", "target": "h100", "projects": ["folding"]}
     assert said(site.operator.post("requirements", of_class))["code"] == "bad_projects"
+
+
+def test_a_text_of_several_lines_is_typed_and_refused_at_its_field(site: Site) -> None:
+    client, page = Client(), "/t/helix/requirements"
+    client.force_login(site.people["admin"])
+    form = {"act": "set", "target": "spot", "kind": "terms", "name": "Fair use", "projects": "folding"}
+    # A browser sends each end of a line as two characters.
+    assert client.post(page, {**form, "text": "Be fair.\r\n\tBe kind."}).status_code == 302
+    with as_system():
+        assert Requirement.objects.get().text == "Be fair.\n\tBe kind."
+    for fault, typed in (
+        ({"text": "Be fair.\r\nBe\u202e kind."}, ">Be fair. Be kind.</textarea>"),
+        ({"text": "Be fair.", "name": "Be\rfair"}, 'value="Be fair"'),
+        ({"text": "Be fair.\r\nBe kind.", "valid_days": "9999"}, ">Be fair.\r\nBe kind.</textarea>"),
+    ):
+        refused = client.post(page, {**form, **fault})
+        assert refused.status_code == 422, fault
+        assert typed in refused.content.decode(), fault
+        assert 'value="folding"' in refused.content.decode()
+        assert refused.content.decode().count('class="err"') == 1
+    with as_system():
+        assert Requirement.objects.count() == 1
+
+
+def test_a_day_that_is_no_day_of_a_training_is_refused_on_the_page(site: Site) -> None:
+    made = demand(site.admin, kind="training")
+    client, page = Client(), "/t/helix/requirements"
+    client.force_login(site.people["admin"])
+    form = {"act": "record", "requirement": made["id"], "user": "mara"}
+    later = timezone.localdate() + timedelta(days=3)
+    why = {f"{later}": "is today or before", "": "training: This is needed", "2026-02-30": "Write a day"}
+    for day, sentence in why.items():
+        refused = client.post(page, {**form, "day": day})
+        assert refused.status_code == 422, day
+        assert sentence in refused.content.decode(), day
+    assert client.post(page, {**form, "day": "2026-11-02"}).status_code == 302
+    assert "2 Nov 2026" in client.get(page).content.decode()
+    with as_system():
+        assert Acceptance.objects.get().at.isoformat() == "2026-11-02T00:00:00+00:00"

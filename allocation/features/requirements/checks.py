@@ -1,13 +1,14 @@
 """Which requirements a person meets, and the refusal of a request that needs another one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from allocation.models import Acceptance, Requirement
+from allocation.features.requirements.models import Acceptance, Requirement
+from allocation.points.people import IntendedUse
 from allocation.services.record.refusals import refusal
 from allocation.words.refusals import refusal_text
 from tenants.models import ServiceAccount
@@ -36,7 +37,7 @@ def requirements_open(tenant_id: UUID) -> list[Requirement]:
 
 
 def requirement_states(
-    requirements: Iterable[Requirement], *, tenant_id: UUID, person_id: int, now: datetime
+    requirements: Iterable[Requirement], tenant_id: UUID, person_id: int, now: datetime
 ) -> list[RequirementState]:
     """Whether the person meets each of these requirements."""
     wanted = list(requirements)
@@ -51,64 +52,39 @@ def requirement_states(
     ]
 
 
-def requirements_check(
-    *,
-    tenant_id: UUID,
-    person_id: int | None,
-    tier: str,
-    project: str,
-    classes: Sequence[str],
-    now: datetime,
-) -> None:
-    """Checks what the tier in the project (its slug) and each of the classes demand of the person.
-
-    Raises:
-        Refused: `terms_missing` or `training_missing`.
-    """
-    found = requirement_missing(
-        tenant_id=tenant_id,
-        person_id=person_id,
-        tier=tier,
-        project=project,
-        classes=classes,
-        now=now,
-    )
-    if found is not None:
-        raise found
-
-
-def requirement_missing(
-    *,
-    tenant_id: UUID,
-    person_id: int | None,
-    tier: str,
-    project: str,
-    classes: Sequence[str],
-    now: datetime,
-) -> Refused | None:
-    """Returns the refusal for the first requirement that the person does not meet.
+def requirement_unmet(use: IntendedUse, now: datetime) -> Refused | None:
+    """Returns the refusal for the first requirement of the tier or a class that the person does not meet.
 
     A service account stands for the person who created it.
     """
     wanted = [
         each
-        for each in requirements_open(tenant_id)
-        if (each.tier_id == tier and (not each.projects or project in each.projects))
-        or each.gpu_class_id in classes
+        for each in requirements_open(use.tenant_id)
+        if (each.tier_id == use.tier and (not each.projects or use.project in each.projects))
+        or each.gpu_class_id in use.classes
     ]
-    if not wanted or person_id is None:
+    if not wanted or use.person_id is None:
         return None
-    of = ServiceAccount.objects.filter(user=person_id).values_list("created_by", flat=True)
-    person = next(iter(of), person_id)
-    for state in requirement_states(wanted, tenant_id=tenant_id, person_id=person, now=now):
-        if not state.is_met:
-            return _refusal(state)
-    return None
+    of = ServiceAccount.objects.filter(user=use.person_id).values_list("created_by", flat=True)
+    person = next(iter(of), use.person_id)
+    states = requirement_states(wanted, use.tenant_id, person, now)
+    return next((_refusal(each) for each in states if not each.is_met), None)
 
 
 def requirements_of(tenant_id: UUID) -> Q:
-    """The requirements that a tenant sees, also ended ones."""
+    """Returns the filter of the requirements that a tenant sees, also ended ones."""
     return Q(tenant=None) | Q(tenant=tenant_id)
+
+
+def acceptances_of(tenant_id: UUID, requirement: Requirement) -> QuerySet[Acceptance]:
+    """Returns acceptances of all versions of a requirement by people of a tenant, the newest first."""
+    rows = Acceptance.objects.filter(
+        tenant_id=tenant_id,
+        requirement__name=requirement.name,
+        requirement__tier=requirement.tier_id,
+        requirement__gpu_class=requirement.gpu_class_id,
+    )
+    return rows.select_related("user", "requirement", "recorded_by")
 
 
 def _is_valid(row: Acceptance | None, now: datetime) -> bool:

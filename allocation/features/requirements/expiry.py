@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
-from allocation.models import Acceptance, Requirement
+from allocation.features.requirements.models import Acceptance, Requirement
 from tenants.failures import each_apart
 from tenants.services.members.messages import PeopleMessage, people_message_put
 
