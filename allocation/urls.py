@@ -30,10 +30,8 @@ from allocation.web.home import personal_steps, projects, search, start_page
 from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
     budget_page,
-    exports,
     platform_budgets,
     price_drafts,
-    reports,
     statements,
     variances,
 )
@@ -78,9 +76,7 @@ urlpatterns = [
     *projects.urlpatterns,
     *budget_page.urlpatterns,
     *variances.urlpatterns,
-    *reports.urlpatterns,
     *statements.urlpatterns,
-    *exports.urlpatterns,
     *price_drafts.urlpatterns,
     *platform_budgets.urlpatterns,
     *install.urlpatterns,

@@ -92,7 +92,6 @@ from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
 from allocation.api.fleet.tiers import TierOne, Tiers
 from allocation.api.money.bookings import FocusExport, StatementCsv, StatementPdf, Statements
-from allocation.api.money.exports import ExportFile, ExportOne, Exports
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
 from allocation.api.money.ladder_effects import LadderPreview, PlatformLadderPreview
@@ -104,7 +103,6 @@ from allocation.api.money.price_drafts import (
     PriceDraftRebase,
     PriceDrafts,
 )
-from allocation.api.money.reports import ReportOne, Reports
 from allocation.api.money.spend import Spend
 from allocation.api.money.variances import (
     PlatformVarianceRule,
@@ -181,8 +179,6 @@ urlpatterns = [
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
-    path("reports", Reports.as_view(), name="api-reports"),
-    path("reports/<uuid:report_id>", ReportOne.as_view(), name="api-report"),
     path("platform-variances", PlatformVariances.as_view(), name="api-platform-variances"),
     path(
         "platform-budgets/<uuid:budget_id>/variance-rule",
@@ -210,9 +206,6 @@ urlpatterns = [
     path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
-    path("exports", Exports.as_view(), name="api-exports"),
-    path("exports/<uuid:export_id>", ExportOne.as_view(), name="api-export"),
-    path("exports/<uuid:export_id>/file", ExportFile.as_view(), name="api-export-file"),
     path("exports/focus", FocusExport.as_view(), name="api-focus"),
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
     path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),

@@ -32,7 +32,6 @@ from allocation.models.fleet.hardware import (
 )
 from allocation.models.fleet.maintenance import GpuEvent, Maintenance
 from allocation.models.fleet.operations import Backup, PortalMode
-from allocation.models.fleet.reports import ReportSubscription, StatementExport
 from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse, GpuUseDay
 from allocation.models.fleet.zones import Rack, Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
@@ -41,6 +40,7 @@ from allocation.models.governance.overrides import Override
 from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.labels import BookingLabel
 from allocation.models.money.charges import ChargeSum
+from allocation.models.money.files import FileFormat
 from allocation.models.money.variances import SpendVariance
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.policies import PolicyActivation, PolicyApproval
@@ -69,6 +69,7 @@ __all__ = [
     "EngineHost",
     "EnrolmentToken",
     "EventCounter",
+    "FileFormat",
     "Gpu",
     "GpuEvent",
     "GpuModel",
@@ -94,11 +95,9 @@ __all__ = [
     "PortalMode",
     "QueuePlace",
     "Rack",
-    "ReportSubscription",
     "Series",
     "SolverState",
     "SpendVariance",
-    "StatementExport",
     "Stop",
     "TierVersion",
     "WaitMode",

@@ -26,8 +26,6 @@ WRITES: dict[str, str] = {
     "api-ops-notifications-read": Scope.FLEET,
     "api-notification-settings": Scope.ADMIN,
     "api-announcement-dismiss": Scope.BOOK,
-    "api-reports": Scope.ADMIN,
-    "api-report": Scope.ADMIN,
     "api-my-invitation-accept": Scope.ADMIN,
     "api-my-invitation-decline": Scope.ADMIN,
     # Projects and people
@@ -77,7 +75,6 @@ WRITES: dict[str, str] = {
     "api-corrections": Scope.BUDGET,
     # Bookings. A quote changes nothing.
     "api-quotes": Scope.READ,
-    "api-exports": Scope.READ,
     "api-bookings": Scope.BOOK,
     "api-booking": Scope.BOOK,
     "api-booking-batch": Scope.BOOK,

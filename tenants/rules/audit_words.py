@@ -62,8 +62,6 @@ ACTIONS = {
     "directory.group_set": "set the group {object} from the directory",
     "directory_token.removed": "removed the directory's token of {object}",
     "directory_token.set": "created the directory's token of {object}",
-    "report.subscribe": "gets a statement by mail",
-    "report.unsubscribe": "gets a statement by mail no more",
     "decision.replayed": "replayed decision {object}",
     "demo.filled": "filled the demo up to {object}",
     "epoch.raised": "raised the epoch to {object} after a restore",

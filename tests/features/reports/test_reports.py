@@ -9,8 +9,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from allocation.models import ReportSubscription
-from allocation.services.operate.reports import reports_send
+from allocation.features.reports.models import ReportSubscription
+from allocation.features.reports.services import reports_send
 from portal.integrations.mail.send import mails_send
 from portal.integrations.relay import outbox_relay
 from tenants.models import LabLead, Mail, Membership, Notification, OutboxMessage, User
@@ -117,8 +117,11 @@ def test_the_page_adds_and_ends_reports(site: Site) -> None:
     client = Client()
     client.force_login(site.people["lead"])
     page = "/t/helix/reports"
-    form = {"project": "folding", "cadence": "monthly", "format": "pdf", "at": "08:00"}
-    assert client.post(page, form | {"at": "noon"}).status_code == 422
+    form = {"act": "add", "project": "folding", "cadence": "monthly", "format": "pdf", "at": "08:00"}
+    refused = client.post(page, form | {"at": "noon"})
+    assert refused.status_code == 422
+    assert 'value="noon"' in refused.content.decode()
+    assert "Write a time of day" in refused.content.decode()
     assert client.post(page, form | {"project": ""}).status_code == 403
     assert client.post(page, form).status_code == 302
     shown = client.get(page).content.decode()
@@ -126,7 +129,7 @@ def test_the_page_adds_and_ends_reports(site: Site) -> None:
     with as_system():
         row = ReportSubscription.objects.get()
         assert row.due.astimezone(UTC) > timezone.now()
-    assert client.post(page, {"end": str(row.id)}).status_code == 302
+    assert client.post(page, {"act": "end", "report": str(row.id)}).status_code == 302
     with as_system():
         assert not ReportSubscription.objects.exists()
         assert not OutboxMessage.objects.filter(kind="report.due").exists()
@@ -147,7 +150,7 @@ def test_leads_and_admins_send_reports_to_others_who_may_read_them(site: Site) -
     client.force_login(site.people["lead"])
     page = client.get("/t/helix/reports").content.decode()
     assert "Reports of others" in page
-    assert client.post("/t/helix/reports", {"end": made["id"]}).status_code == 302
+    assert client.post("/t/helix/reports", {"act": "end", "report": made["id"]}).status_code == 302
     assert said(site.viewer.get("reports"))["items"] == []
 
 
@@ -286,7 +289,7 @@ def test_admins_get_the_statement_of_a_lab_by_mail(site: Site, settings: Setting
     assert (made["lab"], made["project"]) == ("physics", None)
     assert said(site.admin.post("reports", weekly))["code"] == "report_exists"
     assert "Physics (lab)" in client.get("/t/helix/reports").content.decode()
-    form = {"project": "lab:physics", "cadence": "monthly", "format": "pdf", "at": "08:00"}
+    form = {"act": "add", "project": "lab:physics", "cadence": "monthly", "format": "pdf", "at": "08:00"}
     assert client.post("/t/helix/reports", form).status_code == 302
     due = datetime.fromisoformat(made["due"])
     with as_system():

@@ -10,9 +10,9 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from allocation.queries.bookings.money.statement_files import month_read, project_read
-from allocation.services.operate.exports import (
+from allocation.features.exports.services import (
     KEPT,
+    ExportTerms,
     export_request,
     export_response,
     export_seen,
@@ -29,13 +29,8 @@ AGAIN_SECONDS = 2
 @tenant_page
 def export_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Has a file made."""
-    row = export_request(
-        actor=actor,
-        project=project_read(actor, request.POST.get("project", "")),
-        month=month_read(request.POST.get("month", "")).starts,
-        kind=request.POST.get("kind", ""),
-        now=timezone.now(),
-    )
+    sent = {name: request.POST.get(name, "") for name in ("month", "project", "file")}
+    row = export_request(actor=actor, terms=ExportTerms(**sent), now=timezone.now())
     return redirect("export", actor.tenant_slug, row.id)
 
 
@@ -51,7 +46,7 @@ def export(request: HttpRequest, actor: Actor, export_id: UUID) -> HttpResponse:
         "month_text": period_text(month_of(row.month)),
         "kept_until": row.created + KEPT,
     }
-    response = render(request, "allocation/reports/export.html", context)
+    response = render(request, "exports/page.html", context)
     if row.finished_at is None:
         # A browser that has waited saves the file by itself.
         response["Refresh"] = f"{AGAIN_SECONDS}; url=?waited=1"

@@ -1,17 +1,20 @@
-"""Reports by mail: when one is due, for which days, and what it says."""
+"""Reports by mail: adding, ending and sending them."""
 
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.core import signing
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
+from rest_framework import serializers
 
-from allocation.models import ReportSubscription
+from allocation.features.reports.days import Cadence, report_after, report_latest
+from allocation.features.reports.models import ReportSubscription
+from allocation.models import FileFormat
+from allocation.queries.bookings.money.statement_files import lab_read, project_read
 from allocation.queries.bookings.money.statements import StatementOf
 from allocation.words.refusals import refusal_text
 from billing.rules import Period, period_text
@@ -22,61 +25,9 @@ from tenants.lab_queries import labs_led
 from tenants.models import Lab, LabLead, Project, Role, User, set_by_valid_token
 from tenants.outbox import outbox_add
 from tenants.platform.errors import Refused, denied, invalid, missing
+from tenants.platform.terms import term, terms
 from tenants.platform.wall import tenant_tx
-
-Cadence = Literal["weekly", "monthly"]
-DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTime:
-    """UTC days [starts, ends), and the moment from which on their report is sent."""
-
-    starts: date
-    ends: date
-    due: datetime
-
-
-def report_after(cadence: Cadence, now: datetime, zone: tzinfo, at: time) -> ReportTime:
-    """The next report that is due after `now`.
-
-    Weeks are from Monday to Sunday. Days are of UTC, as those of statements, so a report is due
-    when a clock in the zone first shows `at` after the end of its days, east and west of UTC.
-    """
-    today = now.astimezone(UTC).date()
-    found = _period_of(cadence, today - timedelta(days=40))
-    while (due := _due(found[1], zone, at)) <= now:
-        found = _period_of(cadence, found[1])
-    return ReportTime(*found, due)
-
-
-def report_latest(cadence: Cadence, now: datetime, zone: tzinfo, at: time) -> ReportTime | None:
-    """The latest report that is due at `now`, so that an outage sends one and not many."""
-    following = report_after(cadence, now, zone, at)
-    starts, ends = _period_of(cadence, following.starts - DAY)
-    due = _due(ends, zone, at)
-    return ReportTime(starts, ends, due) if due <= now else None
-
-
-def _period_of(cadence: Cadence, day: date) -> tuple[date, date]:
-    if cadence == "weekly":
-        monday = day - timedelta(days=day.weekday())
-        return monday, monday + timedelta(days=7)
-    first = day.replace(day=1)
-    return first, (first + timedelta(days=32)).replace(day=1)
-
-
-def _due(ends: date, zone: tzinfo, at: time) -> datetime:
-    """The first moment from midnight UTC on at which a clock in the zone shows `at`."""
-    over = datetime.combine(ends, time(), UTC)
-    day = over.astimezone(zone).date()
-    for each in (day, day + DAY):
-        # The instant of an hour that does not exist is that of the clock before the change.
-        due = datetime.combine(each, at, zone).astimezone(UTC)
-        if due >= over:
-            return due
-    return datetime.combine(day + 2 * DAY, at, zone).astimezone(UTC)
-
+from tenants.services.notifications import clock_read
 
 DUE = "report.due"
 QUEUE = "reports"
@@ -84,23 +35,40 @@ MOST = 20
 _SALT = "report.unsubscribe"
 
 
-@dataclass(frozen=True, slots=True)
+@terms
 class ReportTerms:
-    """Which statement, how often, at which time of the person's day, as which file, and who gets
-    it: the sign-in name of a member; empty: the actor."""
+    """Which statement, how often and as which file."""
 
-    project: Project | None
-    cadence: str
-    format: str
-    at: time
-    person: str = ""
-    lab: Lab | None = None
+    body_name: ClassVar[str] = "ReportNew"
+
+    project: str = term("Statement of", says="Left out: all projects.", default="", max_length=40)
+    lab: str = term(says="By its leads and tenant admins.", default="", max_length=40)
+    cadence: str = term("How often", body=serializers.ChoiceField(ReportSubscription.Cadence.values))
+    format: str = term(
+        "File",
+        default="pdf",
+        body=serializers.ChoiceField(FileFormat.values, required=False, default="pdf"),
+    )
+    at: str = term(
+        "At",
+        "By the clock of who gets it.",
+        says="In the person's time zone.",
+        default="08:00",
+        max_length=5,
+    )
+    person: str = term(
+        "For",
+        says="Sign-in name, by leads and tenant admins. Left out: you.",
+        default="",
+        max_length=150,
+    )
 
 
 def reports_managed(actor: Actor, now: datetime) -> QuerySet[ReportSubscription]:
     """The subscriptions of the actor, and those that it may end for others, as long as the tokens that
     made them are valid."""
     rows = ReportSubscription.objects.filter(set_by_valid_token(now), tenant_id=actor.tenant_id)
+    rows = rows.select_related("project", "lab", "user")
     if actor.is_tenant_admin:
         return rows
     led = [project for project in actor.roles if actor.may_lead(project)]
@@ -115,14 +83,21 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
     Only admins get the statement of the organisation, and only they and its leads that of a lab.
 
     Raises:
-        Refused: `not_allowed`, `not_found`, `unknown_choice`, `too_many_reports` or
-            `report_exists`.
+        Refused: `bad_clock`, `bad_value`, `not_allowed`, `not_found`, `unknown_choice`,
+            `too_many_reports` or `report_exists`.
     """
-    if terms.project is None and (terms.lab is None or terms.lab.id not in labs_led(actor)):
+    at = clock_read(terms.at, "at")
+    if at is None:
+        raise invalid("bad_clock", refusal_text("bad_clock"), "at")
+    if terms.project and terms.lab:
+        raise invalid("bad_value", refusal_text("project_or_lab"), "lab")
+    project = project_read(actor, terms.project) if terms.project else None
+    lab = lab_read(actor, terms.lab) if terms.lab else None
+    if project is None and (lab is None or lab.id not in labs_led(actor)):
         require_tenant_admin(actor)
-    person = _recipient(actor, terms)
+    person = _recipient(actor, project, lab, terms.person)
     cadence = _cadence(terms.cadence)
-    if terms.format not in ReportSubscription.Format.values:
+    if terms.format not in FileFormat.values:
         raise invalid("unknown_choice", refusal_text("choice_unknown"), "format")
     own = ReportSubscription.objects.filter(tenant_id=actor.tenant_id, user=person)
     own.exclude(set_by_valid_token(now)).delete()
@@ -131,13 +106,13 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
     row = ReportSubscription(
         tenant_id=actor.tenant_id,
         user=person,
-        project=terms.project,
-        lab=terms.lab,
+        project=project,
+        lab=lab,
         cadence=cadence,
         format=terms.format,
-        at=terms.at,
+        at=at,
         zone=person.time_zone,
-        due=report_after(cadence, now, ZoneInfo(person.time_zone), terms.at).due,
+        due=report_after(cadence, now, ZoneInfo(person.time_zone), at).due,
         made_with_id=actor.token_id,
         created=now,
     )
@@ -147,28 +122,24 @@ def report_subscribe(*, actor: Actor, terms: ReportTerms, now: datetime) -> Repo
     except IntegrityError as error:
         if "report_once" not in str(error):
             raise
-        raise Refused(
-            "report_exists",
-            refusal_text("report_exists"),
-            "conflict",
-        ) from error
+        raise Refused("report_exists", refusal_text("report_exists"), "conflict") from error
     _audit(row, actor.user_id, "report.subscribe", now)
     return row
 
 
-def _recipient(actor: Actor, terms: ReportTerms) -> User:
+def _recipient(actor: Actor, project: Project | None, lab: Lab | None, username: str) -> User:
     """Who gets the report: a person who may read the statement."""
-    if not terms.person:
+    if not username:
         return User.objects.get(id=actor.user_id)
-    if terms.project is not None and not actor.may_lead(terms.project.id):
+    if project is not None and not actor.may_lead(project.id):
         raise denied(refusal_text("report_recipients"))
     readers = Q(role=Role.TENANT_ADMIN)
-    if terms.project is not None:
-        readers |= Q(project=terms.project)
-    lab_id = terms.project.lab_id if terms.project else terms.lab.id if terms.lab else None
+    if project is not None:
+        readers |= Q(project=project)
+    lab_id = project.lab_id if project else lab.id if lab else None
     if lab_id is not None:
         readers |= Q(user__in=LabLead.objects.filter(lab=lab_id).values("user"))
-    found = acting_members(actor.tenant_id).filter(readers, user__username=terms.person)
+    found = acting_members(actor.tenant_id).filter(readers, user__username=username)
     member = found.select_related("user").first()
     if member is None:
         raise missing("member who may read this statement", "person")

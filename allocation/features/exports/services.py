@@ -2,27 +2,34 @@
 
 import zlib
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import IO
+from typing import IO, ClassVar
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Greatest
 from django.http import StreamingHttpResponse
+from rest_framework import serializers
 
-from allocation.models import StatementExport
-from allocation.queries.bookings.money.statement_files import FILES, project_read, statement_file_make
+from allocation.features.exports.models import StatementExport
+from allocation.models import FileFormat
+from allocation.queries.bookings.money.statement_files import (
+    FILES,
+    month_read,
+    project_read,
+    statement_file_make,
+)
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.words.refusals import refusal_text
 from billing.rules import month_of
 from tenants.access import Actor, require_tenant_admin
 from tenants.failures import FailureLog
 from tenants.lab_queries import labs_led, projects_seen
-from tenants.models import Project
 from tenants.outbox import task_request
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.terms import term, terms
 
 TASK = "allocation.exports"
 QUEUE = "exports"
@@ -33,6 +40,17 @@ KEPT = timedelta(days=1)
 MOST_ATTEMPTS = 3
 MOST_OPEN = 5
 _CHUNK = 1024 * 1024
+
+
+@terms
+class ExportTerms:
+    """A month's statement, of one project or of the whole organisation (tenant admins)."""
+
+    body_name: ClassVar[str] = "ExportNew"
+
+    month: str = term(says="`2026-11`.", max_length=7)
+    project: str = term(says="Left out: all projects.", default="", max_length=40)
+    file: str = term(body=serializers.ChoiceField(FileFormat.values))
 
 
 class _ClaimLost(Exception):
@@ -55,20 +73,18 @@ def export_seen(actor: Actor, export_id: UUID) -> StatementExport:
     return row
 
 
-def export_request(
-    *, actor: Actor, project: Project | None, month: date, kind: str, now: datetime
-) -> StatementExport:
+def export_request(*, actor: Actor, terms: ExportTerms, now: datetime) -> StatementExport:
     """Asks for the file of a month's statement.
 
     One that is being made is returned as it is; one that is ready is made anew.
 
     Raises:
-        Refused: `not_allowed`, `not_found`, `unknown_choice` or `too_many_exports`.
+        Refused: `not_allowed`, `not_found`, `bad_month`, `unknown_choice` or `too_many_exports`.
     """
+    project = project_read(actor, terms.project) if terms.project else None
+    month, kind = month_read(terms.month).starts, terms.file
     if project is None:
         require_tenant_admin(actor)
-    else:
-        project_read(actor, project.slug)
     if kind not in FILES:
         raise invalid("unknown_choice", refusal_text("unknown_file", files=", ".join(FILES)), "file")
     own = StatementExport.objects.filter(tenant_id=actor.tenant_id, user_id=actor.user_id)

@@ -9,10 +9,10 @@ from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
 
-from allocation.models import StatementExport
+from allocation.features.exports import points
+from allocation.features.exports import services as exports
+from allocation.features.exports.models import StatementExport
 from allocation.queries.bookings.money import statement_files
-from allocation.services.operate import exports
-from allocation.web.money import statements
 from tenants.models import Membership
 from tenants.platform.wall import tenant_tx
 from tests.api.bookings.test_spend import charged
@@ -120,9 +120,9 @@ def test_the_page_of_a_large_statement_waits_without_scripts(
     charged(site, 5, 0)
     page = f"/t/helix/statements?month={MONTH}&project=folding"
     assert f"/t/helix/statements/{MONTH}.pdf" in client.get(page).content.decode()
-    monkeypatch.setattr(statements, "DIRECT_LINES", 0)
+    monkeypatch.setattr(points, "DIRECT_LINES", 0)
     assert 'value="pdf"' in client.get(page).content.decode()
-    form = {"month": MONTH, "project": "folding", "kind": "pdf"}
+    form = {"month": MONTH, "project": "folding", "file": "pdf"}
     here = client.post("/t/helix/exports", form)["Location"]
     waiting = client.get(here)
     assert waiting["Refresh"] == "2; url=?waited=1"

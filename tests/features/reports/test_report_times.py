@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from allocation.services.operate.reports import Cadence, report_after, report_latest
+from allocation.features.reports.days import Cadence, report_after, report_latest
 
 BERLIN, AUCKLAND, HAWAII = (
     ZoneInfo(name) for name in ("Europe/Berlin", "Pacific/Auckland", "Pacific/Honolulu")
