@@ -16,7 +16,6 @@ from allocation.services.decide.self_check import invariants_run
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up, usage_sum_up
 from allocation.services.operate.maintenance.watch import maintenance_announce
-from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
@@ -141,12 +140,6 @@ def allocation_presence() -> None:
 def allocation_telemetry() -> None:
     """Aggregates readings into five-minute rows and these into sums by hour, and deletes expired ones."""
     steps_apart("allocation.telemetry", timezone.now(), usage_roll_up, usage_sum_up, telemetry_sweep)
-
-
-@shared_task(name="allocation.overrides")
-def allocation_overrides() -> None:
-    """Notifies people of overrides that end within a week."""
-    steps_apart("allocation.overrides", timezone.now(), overrides_warn)
 
 
 @shared_task(name="allocation.forecasts", ignore_result=True)

@@ -3,7 +3,6 @@
 from allocation.features import FEATURES
 from allocation.web.approvals import (
     inbox,
-    overrides_page,
     tier_versions_page,
 )
 from allocation.web.bookings import (
@@ -39,7 +38,6 @@ from allocation.web.site import (
     catalogue,
     corrections,
     failed_messages,
-    overrides,
     policy,
     portal_modes,
     site_setup,
@@ -67,7 +65,6 @@ urlpatterns = [
     *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
-    *overrides_page.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
     *site_booking.urlpatterns,
@@ -90,7 +87,6 @@ urlpatterns = [
     *stops.urlpatterns,
     *failed_messages.urlpatterns,
     *tenants.urlpatterns,
-    *overrides.urlpatterns,
     *policy.urlpatterns,
     *FEATURES.urls("page"),
 ]

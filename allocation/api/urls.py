@@ -14,14 +14,6 @@ from allocation.api.approvals.approvals import (
     ApprovalOne,
     Approvals,
 )
-from allocation.api.approvals.overrides import (
-    OverrideDecline,
-    OverrideEnd,
-    OverrideGrant,
-    OverrideOne,
-    Overrides,
-    OverrideWithdraw,
-)
 from allocation.api.bookings.acts import (
     BookingAcknowledge,
     BookingCancel,
@@ -254,20 +246,6 @@ urlpatterns = [
         TierVersionWithdraw.as_view(),
         name="api-tier-version-withdraw",
     ),
-    path("overrides", Overrides.as_view(), name="api-overrides"),
-    path("overrides/<uuid:override_id>", OverrideOne.as_view(), name="api-override"),
-    path("overrides/<uuid:override_id>/grant", OverrideGrant.as_view(), name="api-override-grant"),
-    path(
-        "overrides/<uuid:override_id>/decline",
-        OverrideDecline.as_view(),
-        name="api-override-decline",
-    ),
-    path(
-        "overrides/<uuid:override_id>/withdraw",
-        OverrideWithdraw.as_view(),
-        name="api-override-withdraw",
-    ),
-    path("overrides/<uuid:override_id>/end", OverrideEnd.as_view(), name="api-override-end"),
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),

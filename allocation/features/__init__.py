@@ -28,6 +28,7 @@ FEATURES = Features(
     "limit_cuts",
     "notebooks",
     "operator_roles",
+    "overrides",
     "policy_lab",
     "progress",
     "reports",

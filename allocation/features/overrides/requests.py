@@ -1,16 +1,17 @@
 """Requests for more than a limit allows: what is asked, who decides, and who may ask."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from allocation.access import access_booking_to_change
+from allocation.features.overrides.amounts import amount_typed
+from allocation.features.overrides.log import override_record
 from allocation.models import Booking, Override
 from allocation.rules.states import TERMINAL, State
-from allocation.services.overrides.log import override_record
 from allocation.services.tiers.limits import tier_limits
 from allocation.words.refusals import refusal_text
 from billing.access import access_budget
@@ -18,6 +19,8 @@ from billing.models import Budget
 from tenants.access import Actor, access_project_to_book, require_in_reach
 from tenants.models import GpuClass, Tier
 from tenants.platform.errors import Refused, invalid, missing
+from tenants.platform.forms.actions import id_text_read
+from tenants.platform.terms import term, terms
 from tenants.services.input_values import name_read
 
 MOST_OPEN = 20
@@ -39,28 +42,73 @@ _OF_CLASSES = (*Override.OF_QUOTA, Override.Kind.GPU_HOURS, Override.Kind.TIER_C
 _OF_PEOPLE = (Override.Kind.OPEN_BOOKINGS, Override.Kind.OPEN_GPUS)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What somebody asks for; empty fields are not part of its kind.
+AMOUNT = "On top of the limit: GPUs, GPU-hours, money, seconds or bookings."
 
-    Without a `project` it is the limit of the whole organisation. With a `booking` or `is_once` it
-    is for one booking; else it is until `until`, or as the decider says.
+
+def _budget_read(text: str, *, param: str) -> UUID:
+    return id_text_read(text, param, "budget")
+
+
+@terms
+class OverrideTerms:
+    """What is asked for. A refusal has these fields filled in as `ask_for_more`."""
+
+    kind: str = term("Limit", max_length=16)
+    amount: str = term("How much more", says=AMOUNT, max_length=20)
+    project: str = term("Project", default="", max_length=40)
+    gpu_class: str = term("GPU class", default="", max_length=40)
+    tier: str = term("Tier", default="", max_length=40)
+    budget: UUID | None = term("Budget", reads=_budget_read, default=None)
+    booking: str = term("Booking", says="Only for this booking.", default="", max_length=40)
+    once: bool = term(says="For one booking of this length.", default=False)
+    until: datetime | None = term(
+        "Until (optional)",
+        "Empty: the person who decides sets the day.",
+        asks="last_day",
+        default=None,
+    )
+    reason: str = term("Reason (optional)", default="", max_length=200, allow_blank=True)
+    give: bool = term(says="Grants it at once; for the owner of the limit.", default=False)
+
+
+def overrides_visible(actor: Actor) -> QuerySet[Override]:
+    """Returns what the actor asked for or can use, and what their projects have or asked for if
+    they lead them."""
+    rows = Override.objects.filter(tenant_id=actor.tenant_id).select_related(
+        "project",
+        "person",
+        "gpu_class",
+        "tier",
+        "budget",
+        "booking",
+        "asked_by",
+        "decided_by",
+        "tenant",
+    )
+    if actor.is_tenant_admin:
+        return rows
+    led = [project for project in actor.roles if actor.may_lead(project)]
+    mine = Q(asked_by=actor.user_id) | Q(person=actor.user_id)
+    if actor.only_project is not None:
+        mine &= Q(project=actor.only_project)
+    granted = Q(person=None, state__in=[Override.State.GRANTED, Override.State.ENDED])
+    own = Q(project__in=list(actor.roles)) | Q(project=None)
+    return rows.filter(mine | Q(project__in=led) | (granted & own & Q(budget=None)))
+
+
+def access_override(actor: Actor, override_id: UUID) -> Override:
+    """Returns an override that the actor may see.
+
+    Raises:
+        Refused: `not_found`.
     """
-
-    kind: str
-    amount: Decimal
-    project: str = ""
-    gpu_class: str = ""
-    tier: str = ""
-    budget: UUID | None = None
-    booking: str = ""
-    is_once: bool = False
-    until: datetime | None = None
-    reason: str = ""
-    request_text: str = ""
+    found = overrides_visible(actor).filter(id=override_id).first()
+    if found is None:
+        raise missing("request")
+    return found
 
 
-def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
+def override_ask(*, actor: Actor, terms: OverrideTerms, now: datetime) -> Override:
     """Asks the owner of a limit for more.
 
     Raises:
@@ -68,7 +116,7 @@ def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
             `bad_until`, `bad_reason`, `booking_over`, `too_many_overrides`,
             `override_asked`.
     """
-    row = override_of(actor, wanted, now)
+    row = override_of(actor, terms, now)
     require_in_reach(actor, row.project)
     row.asked_by_id = actor.user_id
     if row.is_once or row.kind in OF_TIERS:
@@ -85,30 +133,29 @@ def override_ask(*, actor: Actor, wanted: Wanted, now: datetime) -> Override:
     return row
 
 
-def override_of(actor: Actor, wanted: Wanted, now: datetime) -> Override:
-    """Returns the unsaved row of what is wanted; every name in it is one that the actor may see.
+def override_of(actor: Actor, terms: OverrideTerms, now: datetime) -> Override:
+    """Returns the unsaved row of what is asked for; every name in it is one that the actor may see.
 
     Raises:
         Refused: see `override_ask`.
     """
-    kind = kind_read(wanted.kind)
-    project = access_project_to_book(actor, wanted.project, "project") if wanted.project else None
-    booking = _booking_read(actor, wanted.booking)
+    kind = kind_read(terms.kind)
+    project = access_project_to_book(actor, terms.project, "project") if terms.project else None
+    booking = _booking_read(actor, terms.booking)
     if booking is not None:
         project = project and booking.project
     row = Override(
         tenant_id=actor.tenant_id,
         kind=kind,
         project=project,
-        amount=amount_read(kind, wanted.amount),
-        is_once=wanted.is_once or booking is not None,
+        amount=amount_read(kind, amount_typed(kind, terms.amount)),
+        is_once=terms.once or booking is not None,
         booking=booking,
-        until=None if wanted.is_once or booking is not None else wanted.until,
+        until=None if terms.once or booking is not None else terms.until,
         asked=now,
-        reason=_text_read(wanted.reason),
-        request_text=wanted.request_text[:400],
+        reason=_text_read(terms.reason),
     )
-    _subject_set(actor, row, wanted)
+    _subject_set(actor, row, terms)
     until_check(row.until, now)
     is_of_booking = kind in Override.OF_QUOTA and booking is not None
     if row.is_once and kind != Override.Kind.LENGTH and not is_of_booking:
@@ -174,20 +221,20 @@ def is_beyond_bounds(row: Override) -> bool:
     return is_soon and is_far
 
 
-def _subject_set(actor: Actor, row: Override, wanted: Wanted) -> None:
+def _subject_set(actor: Actor, row: Override, terms: OverrideTerms) -> None:
     """Sets what the limit is about, and who decides."""
     kind = Override.Kind(row.kind)
     if kind == Override.Kind.BUDGET:
-        if wanted.budget is None:
+        if terms.budget is None:
             raise missing("budget", "budget")
-        row.budget = access_budget(actor, wanted.budget)
+        row.budget = access_budget(actor, terms.budget)
         row.project = row.budget.project
     if kind in _OF_CLASSES:
-        row.gpu_class = GpuClass.objects.filter(slug=wanted.gpu_class).first()
+        row.gpu_class = GpuClass.objects.filter(slug=terms.gpu_class).first()
         if row.gpu_class is None:
             raise missing("GPU class", "gpu_class")
     if kind in OF_TIERS:
-        _tier_set(row, wanted.tier)
+        _tier_set(row, terms.tier)
     if row.project is None and kind in (*OF_TIERS, Override.Kind.LAB_QUOTA):
         raise missing("project", "project")
     if kind == Override.Kind.PERSON_QUOTA:

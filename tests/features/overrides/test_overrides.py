@@ -5,6 +5,7 @@ import re
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.mail import EmailMessage
@@ -13,15 +14,16 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from allocation.features.overrides.decisions import GrantTerms, override_grant
+from allocation.features.overrides.ending import overrides_warn
+from allocation.features.overrides.requests import OverrideTerms, override_ask
 from allocation.models import Booking, Override
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.overrides.decisions import Grant, override_grant_by_operator
-from allocation.services.overrides.ending import overrides_warn
-from allocation.services.overrides.requests import Wanted, override_ask
 from allocation.services.snapshot.override_rows import overrides_read
 from billing.models import Budget
 from portal.integrations.mail.send import mails_send
 from portal.integrations.notifications.delivery import people_notify
+from tenants.access import PlatformActor
 from tenants.models import (
     AuditEntry,
     Membership,
@@ -265,7 +267,7 @@ def test_people_begin_a_request_without_a_refusal_and_read_what_became_of_it(sit
     assert "Length of a booking, Standard" in shown
     assert 'value="1d"' in shown
     sent = where | {"act": "ask", "amount": "soon"}
-    answer = mara.post("/t/helix/overrides", sent)
+    answer = mara.post(f"/t/helix/overrides?{urlencode(where)}", sent)
     assert (answer.status_code, 'value="soon"' in answer.content.decode()) == (422, True)
     assert mara.post("/t/helix/overrides", sent | {"amount": "1d 12h"}).status_code == 302
     with as_system():
@@ -288,7 +290,10 @@ def test_one_click_asks_with_the_numbers_of_the_refusal(site: Site) -> None:
     before = row_counts()
     assert mara.get(address).status_code == 200
     assert row_counts() == before
-    assert mara.post(address, {"act": "ask-more"}).status_code == 302
+    form = shown.content.decode().partition(found[0])[2].partition("</form>")[0]
+    sent = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+    assert sent.pop("csrfmiddlewaretoken", "")
+    assert mara.post(address, sent).status_code == 302
     with as_system():
         row = Override.objects.get()
     assert (row.kind, int(row.amount), row.project_id) == ("quota", 112_000, site.project.id)
@@ -336,8 +341,8 @@ def test_operators_decide_on_their_page_and_each_side_is_notified(
     with as_owner():
         User.objects.filter(id=site.people["operator"].id).update(email="otto@example.org")
     with tenant_tx(site.tenant.id):
-        wanted = Wanted("quota", Decimal(56_000), gpu_class="h100", reason="A deadline")
-        row = override_ask(actor=site.actor("researcher"), wanted=wanted, now=timezone.now())
+        wanted = OverrideTerms(kind="quota", amount="1", gpu_class="h100", reason="A deadline")
+        row = override_ask(actor=site.actor("researcher"), terms=wanted, now=timezone.now())
     notify(timezone.now())
     with as_system():
         mails_send(timezone.now())
@@ -371,8 +376,7 @@ def test_a_persons_limit_of_gpus_and_a_longer_run_name_what_to_ask_for(site: Sit
         row = Override.objects.get()
         assert row.decider == "operator"
         now = timezone.now()
-        override_grant_by_operator(
-            operator=site.people["operator"], override_id=row.id, grant=Grant(), now=now
-        )
+        operator = PlatformActor.of(site.people["operator"])
+        override_grant(actor=operator, override_id=row.id, terms=GrantTerms(), now=now)
     assert site.researcher.post("bookings", three).status_code == 201
     assert refused(site.lead.post("bookings", three)) == more

@@ -7,7 +7,7 @@ from allocation.models import Override
 from allocation.words.refusals import refusal_text
 from billing.price_books import currency_latest
 from billing.rules import money_text
-from tenants.platform.errors import invalid
+from tenants.platform.errors import Refused, invalid
 from tenants.platform.nouns import unit_text
 from tenants.services.input_values import UNITS_PER_GPU, gpus_text, seconds_read, seconds_text, seconds_words
 
@@ -44,10 +44,14 @@ def amount_of(kind: Override.Kind, text: str) -> Decimal:
 
 
 def amount_typed(kind: Override.Kind, text: str) -> Decimal:
-    """The stored amount of what a person typed: a time such as `6h`, or as `amount_of`."""
-    if kind in OF_TIME and not text.strip().isdecimal():
+    """The stored amount of what a person typed: a time such as `6h`, or as `amount_of`. Raises Refused
+    `bad_amount`."""
+    if kind not in OF_TIME or text.strip().isdecimal():
+        return amount_of(kind, text)
+    try:
         return Decimal(seconds_read(text, param="amount"))
-    return amount_of(kind, text)
+    except Refused as refusal:
+        raise invalid("bad_amount", refusal.sentence, "amount") from refusal
 
 
 def amount_editable(row: Override) -> str:
