@@ -235,3 +235,4 @@ def test_a_day_that_is_no_day_of_a_training_is_refused_on_the_page(site: Site) -
     assert "2 Nov 2026" in client.get(page).content.decode()
     with as_system():
         assert Acceptance.objects.get().at.isoformat() == "2026-11-02T00:00:00+00:00"
+        assert AuditEntry.objects.get(action="requirement.recorded").detail["day"] == "2026-11-02"
