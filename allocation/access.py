@@ -11,7 +11,6 @@ from allocation.models import (
     Approval,
     Booking,
     BookingArray,
-    Override,
     Series,
 )
 from allocation.points import stood_in_by
@@ -179,43 +178,6 @@ def deciding_for(actor: Actor, approval: Approval, now: datetime) -> int | None:
         if principal not in done and (role == Role.TENANT_ADMIN or not is_admins):
             return principal
     return None
-
-
-def overrides_visible(actor: Actor) -> QuerySet[Override]:
-    """Returns what the actor asked for or can use, and what their projects have or asked for if
-    they lead them."""
-    rows = Override.objects.filter(tenant_id=actor.tenant_id).select_related(
-        "project",
-        "person",
-        "gpu_class",
-        "tier",
-        "budget",
-        "booking",
-        "asked_by",
-        "decided_by",
-        "tenant",
-    )
-    if actor.is_tenant_admin:
-        return rows
-    led = [project for project in actor.roles if actor.may_lead(project)]
-    mine = Q(asked_by=actor.user_id) | Q(person=actor.user_id)
-    if actor.only_project is not None:
-        mine &= Q(project=actor.only_project)
-    granted = Q(person=None, state__in=[Override.State.GRANTED, Override.State.ENDED])
-    own = Q(project__in=list(actor.roles)) | Q(project=None)
-    return rows.filter(mine | Q(project__in=led) | (granted & own & Q(budget=None)))
-
-
-def access_override(actor: Actor, override_id: UUID) -> Override:
-    """Returns an override that the actor may see.
-
-    Raises:
-        Refused: `not_found`.
-    """
-    found = overrides_visible(actor).filter(id=override_id).first()
-    if found is None:
-        raise missing("request")
-    return found
 
 
 def deciding_refusal(actor: Actor, approval: Approval, now: datetime) -> Refused | None:

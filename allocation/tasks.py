@@ -15,15 +15,11 @@ from allocation.services.decide.replays import replays_run, sample_request
 from allocation.services.decide.self_check import invariants_run
 from allocation.services.nodes.clock import ClockReading, clock_in_doubt
 from allocation.services.nodes.telemetry import telemetry_sweep, usage_roll_up, usage_sum_up
-from allocation.services.operate.exports import exports_make
 from allocation.services.operate.maintenance.watch import maintenance_announce
-from allocation.services.operate.reports import reports_send
-from allocation.services.overrides.ending import overrides_warn
 from allocation.services.publish.publish import publish_due
 from allocation.services.record.forecasts import forecasts_store
 from allocation.services.record.liveness import program_seen
 from allocation.services.record.variances import variances_store
-from allocation.services.requirements.expiry import requirements_expiring_notify
 from allocation.services.runs.ends_soon import ends_soon_notify
 from allocation.services.runs.idle_use import idle_watch
 from allocation.services.runs.no_shows import presence_watch
@@ -43,9 +39,6 @@ REPLAYS_AT_ONCE = 10
 # A turn may compute for MOST_SOLVE_SECONDS, and read and write before and after. The broker gives
 # its task to another worker meanwhile, which finds the lock of the turn taken.
 SOFT_TIME_LIMIT, TIME_LIMIT = MOST_SOLVE_SECONDS + 60, MOST_SOLVE_SECONDS + 75
-# A PDF of a million lines takes less. The broker gives a long task to another worker meanwhile,
-# which finds the file claimed.
-EXPORT_SECONDS = 300
 
 
 class Pace:
@@ -149,12 +142,6 @@ def allocation_telemetry() -> None:
     steps_apart("allocation.telemetry", timezone.now(), usage_roll_up, usage_sum_up, telemetry_sweep)
 
 
-@shared_task(name="allocation.overrides")
-def allocation_overrides() -> None:
-    """Notifies people of overrides that end within a week, and of training that runs out."""
-    steps_apart("allocation.overrides", timezone.now(), overrides_warn, requirements_expiring_notify)
-
-
 @shared_task(name="allocation.forecasts", ignore_result=True)
 def allocation_forecasts() -> None:
     """Stores the forecasts of budgets, on which rungs of ladders can act."""
@@ -165,19 +152,6 @@ def allocation_forecasts() -> None:
 def allocation_variances() -> None:
     """Compares the spend until yesterday with plan and usual days, once for each budget."""
     variances_store(timezone.now())
-
-
-@shared_task(name="allocation.reports", ignore_result=True)
-def allocation_reports() -> None:
-    """Requests the mails of the statements that are due."""
-    reports_send(timezone.now())
-
-
-@shared_task(name="allocation.exports", soft_time_limit=EXPORT_SECONDS, time_limit=EXPORT_SECONDS + 15)
-def allocation_exports() -> None:
-    """Makes the files of statements that people asked for."""
-    task_request_clear("allocation.exports")
-    exports_make(timezone.now)
 
 
 @shared_task(name="allocation.invariants")

@@ -3,7 +3,6 @@
 from allocation.features import FEATURES
 from allocation.web.approvals import (
     inbox,
-    overrides_page,
     tier_versions_page,
 )
 from allocation.web.bookings import (
@@ -30,10 +29,8 @@ from allocation.web.home import personal_steps, projects, search, start_page
 from allocation.web.limits import labs_page, quota_pages
 from allocation.web.money import (
     budget_page,
-    exports,
     platform_budgets,
     price_drafts,
-    reports,
     statements,
     variances,
 )
@@ -41,10 +38,8 @@ from allocation.web.site import (
     catalogue,
     corrections,
     failed_messages,
-    overrides,
     policy,
     portal_modes,
-    requirements,
     site_setup,
     speeds,
     stops,
@@ -70,8 +65,6 @@ urlpatterns = [
     *quota_pages.urlpatterns,
     *tier_versions_page.urlpatterns,
     *inbox.urlpatterns,
-    *overrides_page.urlpatterns,
-    *requirements.urlpatterns,
     *speeds.urlpatterns,
     *corrections.urlpatterns,
     *site_booking.urlpatterns,
@@ -80,9 +73,7 @@ urlpatterns = [
     *projects.urlpatterns,
     *budget_page.urlpatterns,
     *variances.urlpatterns,
-    *reports.urlpatterns,
     *statements.urlpatterns,
-    *exports.urlpatterns,
     *price_drafts.urlpatterns,
     *platform_budgets.urlpatterns,
     *install.urlpatterns,
@@ -96,7 +87,6 @@ urlpatterns = [
     *stops.urlpatterns,
     *failed_messages.urlpatterns,
     *tenants.urlpatterns,
-    *overrides.urlpatterns,
     *policy.urlpatterns,
     *FEATURES.urls("page"),
 ]

@@ -210,6 +210,7 @@ PERIODS = {
     # Once an hour; a lost turn is made up for.
     "allocation.demand": 300,
     "allocation.overrides": 600,
+    "requirements.expiring": 600,
     "capacity.turn": 10,
     "notebooks.orders": 5,
     "scripts.ended": 10,

@@ -14,6 +14,7 @@ from django.db import DatabaseError, connections
 from allocation.features.capacity.causes.backlog import backlogs_due
 from allocation.features.capacity.causes.forecast import forecasts_due
 from allocation.features.capacity.turn import bookings_due, capacity_due
+from allocation.features.exports.models import StatementExport
 from allocation.features.hand_overs.services import hand_overs_over
 from allocation.features.jira.models import JiraMessage
 from allocation.features.limit_cuts.enforce import cuts_open
@@ -21,7 +22,6 @@ from allocation.features.notebooks.services import notebooks_unordered
 from allocation.features.policy_lab.shadows import shadows_due
 from allocation.features.policy_lab.trials import trials_unserved
 from allocation.features.scripts.services import scripts_ended
-from allocation.models import StatementExport
 from allocation.services.decide.cycle import tick_has_work
 from allocation.services.publish.publish import nodes_unpublished
 from billing.queries import rungs_to_mark

@@ -26,6 +26,11 @@ def acting_from(address: str) -> Iterator[None]:
         _address.reset(before)
 
 
+def acting_address() -> str:
+    """Returns the address of `acting_from`; empty outside of a request."""
+    return _address.get()
+
+
 def platform_record(
     operator_id: int | None,
     action: str,

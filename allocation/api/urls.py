@@ -14,14 +14,6 @@ from allocation.api.approvals.approvals import (
     ApprovalOne,
     Approvals,
 )
-from allocation.api.approvals.overrides import (
-    OverrideDecline,
-    OverrideEnd,
-    OverrideGrant,
-    OverrideOne,
-    Overrides,
-    OverrideWithdraw,
-)
 from allocation.api.bookings.acts import (
     BookingAcknowledge,
     BookingCancel,
@@ -88,17 +80,10 @@ from allocation.api.fleet.portal_modes import (
     PortalOutageClose,
     PortalOutageEnd,
 )
-from allocation.api.fleet.requirements import (
-    RequirementAccept,
-    RequirementEnd,
-    RequirementPeople,
-    Requirements,
-)
 from allocation.api.fleet.stops import StopEnd, StopPreview, Stops
 from allocation.api.fleet.tenants import TenantUse
 from allocation.api.fleet.tiers import TierOne, Tiers
 from allocation.api.money.bookings import FocusExport, StatementCsv, StatementPdf, Statements
-from allocation.api.money.exports import ExportFile, ExportOne, Exports
 from allocation.api.money.forecasts import Forecasts
 from allocation.api.money.held_use import HeldUseView
 from allocation.api.money.ladder_effects import LadderPreview, PlatformLadderPreview
@@ -110,7 +95,6 @@ from allocation.api.money.price_drafts import (
     PriceDraftRebase,
     PriceDrafts,
 )
-from allocation.api.money.reports import ReportOne, Reports
 from allocation.api.money.spend import Spend
 from allocation.api.money.variances import (
     PlatformVarianceRule,
@@ -187,8 +171,6 @@ urlpatterns = [
     path("bookings/<booking:reference>/use", BookingUse.as_view(), name="api-booking-use"),
     path("bookings/<booking:reference>/why", BookingWhy.as_view(), name="api-booking-why"),
     path("forecasts", Forecasts.as_view(), name="api-forecasts"),
-    path("reports", Reports.as_view(), name="api-reports"),
-    path("reports/<uuid:report_id>", ReportOne.as_view(), name="api-report"),
     path("platform-variances", PlatformVariances.as_view(), name="api-platform-variances"),
     path(
         "platform-budgets/<uuid:budget_id>/variance-rule",
@@ -216,9 +198,6 @@ urlpatterns = [
     path("held-use", HeldUseView.as_view(), name="api-held-use"),
     path("statements.csv", StatementCsv.as_view(), name="api-statement-csv"),
     path("statements.pdf", StatementPdf.as_view(), name="api-statement-pdf"),
-    path("exports", Exports.as_view(), name="api-exports"),
-    path("exports/<uuid:export_id>", ExportOne.as_view(), name="api-export"),
-    path("exports/<uuid:export_id>/file", ExportFile.as_view(), name="api-export-file"),
     path("exports/focus", FocusExport.as_view(), name="api-focus"),
     path("gpu-classes", GpuClasses.as_view(), name="api-gpu-classes"),
     path("gpu-classes/<slug:slug>", GpuClassOne.as_view(), name="api-gpu-class"),
@@ -267,20 +246,6 @@ urlpatterns = [
         TierVersionWithdraw.as_view(),
         name="api-tier-version-withdraw",
     ),
-    path("overrides", Overrides.as_view(), name="api-overrides"),
-    path("overrides/<uuid:override_id>", OverrideOne.as_view(), name="api-override"),
-    path("overrides/<uuid:override_id>/grant", OverrideGrant.as_view(), name="api-override-grant"),
-    path(
-        "overrides/<uuid:override_id>/decline",
-        OverrideDecline.as_view(),
-        name="api-override-decline",
-    ),
-    path(
-        "overrides/<uuid:override_id>/withdraw",
-        OverrideWithdraw.as_view(),
-        name="api-override-withdraw",
-    ),
-    path("overrides/<uuid:override_id>/end", OverrideEnd.as_view(), name="api-override-end"),
     path("series", SeriesList.as_view(), name="api-series-list"),
     path("series/<series:series>", SeriesOne.as_view(), name="api-series"),
     path("series/<series:series>/cancel", SeriesCancel.as_view(), name="api-series-cancel"),
@@ -352,22 +317,6 @@ urlpatterns = [
     path("portal/freeze", PortalFreeze.as_view(), name="api-portal-freeze"),
     path("portal/freeze/end", PortalFreezeEnd.as_view(), name="api-portal-freeze-end"),
     path("me/data", PersonalData.as_view(), name="api-personal-data"),
-    path("requirements", Requirements.as_view(), name="api-requirements"),
-    path(
-        "requirements/<uuid:requirement_id>/accept",
-        RequirementAccept.as_view(),
-        name="api-requirement-accept",
-    ),
-    path(
-        "requirements/<uuid:requirement_id>/end",
-        RequirementEnd.as_view(),
-        name="api-requirement-end",
-    ),
-    path(
-        "requirements/<uuid:requirement_id>/acceptances",
-        RequirementPeople.as_view(),
-        name="api-requirement-people",
-    ),
     *platform_decisions.urlpatterns,
     path("decisions", Decisions.as_view(), name="api-decisions"),
     path("decisions/<int:number>", DecisionOne.as_view(), name="api-decision"),

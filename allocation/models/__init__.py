@@ -32,16 +32,15 @@ from allocation.models.fleet.hardware import (
 )
 from allocation.models.fleet.maintenance import GpuEvent, Maintenance
 from allocation.models.fleet.operations import Backup, PortalMode
-from allocation.models.fleet.reports import ReportSubscription, StatementExport
 from allocation.models.fleet.telemetry import EventCounter, GpuSample, GpuUse, GpuUseDay
 from allocation.models.fleet.zones import Rack, Zone
 from allocation.models.governance.approvals import Approval, ApprovalAct, ApprovalRule
 from allocation.models.governance.counters import CounterOffer
 from allocation.models.governance.overrides import Override
-from allocation.models.governance.requirements import Acceptance, Requirement
 from allocation.models.governance.tier_versions import TierVersion
 from allocation.models.labels import BookingLabel
 from allocation.models.money.charges import ChargeSum
+from allocation.models.money.files import FileFormat
 from allocation.models.money.variances import SpendVariance
 from allocation.models.pauses import Pause, PauseCause, PauseRelation
 from allocation.models.policies import PolicyActivation, PolicyApproval
@@ -49,7 +48,6 @@ from allocation.models.series import Series, WorkSpeed
 from allocation.models.stops import Stop
 
 __all__ = [
-    "Acceptance",
     "Allocation",
     "Approval",
     "ApprovalAct",
@@ -71,6 +69,7 @@ __all__ = [
     "EngineHost",
     "EnrolmentToken",
     "EventCounter",
+    "FileFormat",
     "Gpu",
     "GpuEvent",
     "GpuModel",
@@ -96,12 +95,9 @@ __all__ = [
     "PortalMode",
     "QueuePlace",
     "Rack",
-    "ReportSubscription",
-    "Requirement",
     "Series",
     "SolverState",
     "SpendVariance",
-    "StatementExport",
     "Stop",
     "TierVersion",
     "WaitMode",

@@ -47,15 +47,6 @@ def _no_approver(facts: Facts) -> str:
     return text % {**facts, "who": who}
 
 
-def _override_decider(facts: Facts) -> str:
-    who = {
-        "operator": "an operator",
-        "tenant_admin": "an admin of the organisation",
-        "lead": "a lead of the project or an admin",
-    }
-    return "This limit is set by %(who)s, who decides." % {"who": who[str(facts["decider"])]}
-
-
 def _rolling_hours(facts: Facts) -> str:
     if facts["days"]:
         text = (
@@ -92,18 +83,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Sentence] = {
     "beyond_horizon": (
         "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
         "operator can raise the planning horizon of the policy."
-    ),
-    # Requirements
-    "terms_missing": (
-        "The %(target)s asks you to accept “%(name)s”, version %(version)s. Read and accept it, "
-        "then book again."
-    ),
-    (
-        "training_missing"
-    ): "The %(target)s asks for the training “%(name)s”. An admin records its date under Terms and training.",
-    "training_over": (
-        "The %(target)s asks for the training “%(name)s”; yours was valid until %(until)s. An "
-        "admin records a new date under Terms and training."
     ),
     # Tiers
     "tier_audience": "%(who)s may use the tier %(tier)s in this organisation. Book in: %(others)s.",
@@ -222,9 +201,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Sentence] = {
         "%(owner)s can't book in %(project)s any more, so the booking can't get more. It can be "
         "ended or made smaller."
     ),
-    (
-        "override_left"
-    ): "%(who)s can't book in %(place)s any more, so nothing can be granted. Decline the request.",
     "asker_left": "The person can't book in this project any more, so this can't be approved.",
     "approval_was_approved": "%(actor)s has approved this already.",
     "approval_was_declined": "%(actor)s has declined this already.",
@@ -347,18 +323,6 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Sentence] = {
     # Orders of operators
     "order_stale": "The proposal is out of date, so nothing was done. Choose one of the new proposals.",
     # Overrides
-    "override_kind": "There is no such limit. Choose one of: %(known)s.",
-    "override_amount": "Enter how much more is needed: a number above zero.",
-    "override_until": "Choose an end in the future, within two years.",
-    "decline_reason": "Give a reason of at most %(most)s characters.",
-    "override_reason": "A reason has at most %(most)s characters.",
-    "override_never_once": "More of this can be had until a date, not for one booking.",
-    "override_asked": "You have asked for this already. It waits for its decision.",
-    "too_many_overrides": "You have %(most)s requests that wait for a decision. Withdraw one first.",
-    "override_own": "You asked for this, so another person decides.",
-    "override_of_another": "Only the person who asked can withdraw a request.",
-    "override_over": "This is %(state)s already.",
-    "override_decider": _override_decider,
     "override_used": "Another booking has used the exception that was for one booking. Ask for another one.",
     # Access
     "series_not_yours": "Only its owner and the project's leads may change this series.",

@@ -35,6 +35,7 @@ from tenants.rules.operator_roles import Area
 Out: TypeAlias = type[serializers.Serializer[Any]]
 Handler: TypeAlias = Callable[..., Any]
 Declare: TypeAlias = Callable[[Handler], Handler]
+Heads: TypeAlias = Callable[[Any], dict[str, str]]
 _PARAMETER = re.compile(r"(ie)?s?/<[^>]+>")
 
 
@@ -126,14 +127,17 @@ class Endpoints:
 
         return declare
 
-    def get(self, at: str, summary: str, out: Out, *, operation: str = "") -> Declare:
-        """Declares the GET of one thing."""
+    def get(
+        self, at: str, summary: str, out: Out, *, operation: str = "", heads: Heads | None = None
+    ) -> Declare:
+        """Declares the GET of one thing. `heads`: the headers of its answer."""
 
         def declare(handler: Handler) -> Handler:
             @described(operation or handler.__name__, summary, answer=out)
             def get(view: Endpoint, request: Request, **keys: Any) -> Response:  # noqa: ANN401 (of the path)
                 with view.opened():
-                    return Response(out(handler(view, **keys)).data)
+                    found = handler(view, **keys)
+                    return Response(out(found).data, headers=heads(found) if heads else None)
 
             return self._add(at, "get", get, handler)
 
@@ -152,9 +156,11 @@ class Endpoints:
         kind: Kind | None = None,
         many: bool = False,
         dry: bool = False,
+        heads: Heads | None = None,
     ) -> Declare:
         """Declares a POST. A repetition with the same key has null for `secret` fields. With a `kind`
-        it writes nothing and is costly. `many`: the answer is a list. `dry`: it takes a dry run."""
+        it writes nothing and is costly. `many`: the answer is a list. `dry`: it takes a dry run.
+        `heads`: the headers of its answer."""
 
         def declare(handler: Handler) -> Handler:
             body = None if terms is None else body_of_terms(terms)
@@ -169,7 +175,8 @@ class Endpoints:
 
                 def work() -> Response:
                     found = handler(view, *sent, **keys)
-                    return Response(out(found, many=many).data, status=status)
+                    data, more = out(found, many=many).data, heads(found) if heads else None
+                    return Response(data, status=status, headers=more)
 
                 def once() -> Response:
                     with view.inside():

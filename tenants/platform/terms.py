@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
-Asks = Literal["text", "first_day", "last_day", "moment", "length", "url", "secret"]
+Asks = Literal["text", "paragraphs", "first_day", "last_day", "moment", "length", "url", "secret"]
 Declared = TypeVar("Declared")
 
 

@@ -18,12 +18,13 @@ from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.platform.forms.actions import SHOWN_ON_PAGE, form_act_read, id_read, number_id_read
 from tenants.platform.forms.confirm import CONFIRMED_FIELD, Confirmation, confirm_page
+from tenants.platform.forms.text import form_text_error
 from tenants.platform.words import NOUNS
 from tenants.rules.operator_roles import Area
 from tenants.services.limit_changes import Cut, answer_of
 from tenants.web.frame import operator_page, tenant_page
 from tenants.web.step_up import DANGEROUS
-from tenants.web.terms_form import Choices, TermsForm
+from tenants.web.terms_form import Choices, TermsForm, paragraphs_of
 
 Command = Callable[..., Any]
 
@@ -118,6 +119,27 @@ class Act:
             return self.leads(row, base.get("tenant", ""))
         return reverse(self.to or own, kwargs=base if self.to else {**base, **keys})
 
+    def tried(
+        self,
+        request: HttpRequest,
+        actor: Any,  # noqa: ANN401 (who the page is for)
+        keys: Mapping[str, Any],
+        form: TermsForm | None,
+        fault: Refused | None,
+    ) -> tuple[bool, Any, Refused | None]:
+        """Carries out the command, unless its text has a `fault`; returns whether it is done, its row, and a
+        refusal for the page. Raises Refused that has a page of its own."""
+        if fault is not None:
+            if form is None or fault.param not in form.fields:
+                raise fault
+            return False, None, fault
+        try:
+            return (*self.run(request, actor, keys, form), None)
+        except Refused as found:
+            if found.kind not in SHOWN_ON_PAGE:
+                raise
+            return False, None, found
+
     def run(
         self,
         request: HttpRequest,
@@ -192,6 +214,7 @@ def _carried(
     queries: tuple[str, ...],
 ) -> Callable[[HttpRequest, Any, dict[str, str], dict[str, Any]], HttpResponse]:
     by_name = {act.name: act for act in acts}
+    paragraphs = frozenset().union(*(paragraphs_of(act.terms) for act in acts))
 
     def carry(
         request: HttpRequest,
@@ -202,16 +225,12 @@ def _carried(
         refusal, made, is_done, acted, bound = None, None, False, "", {}
         asked = {each: request.GET.get(each, "") for each in queries}
         if request.method == "POST":
+            fault = form_text_error(request, paragraphs)
             act = by_name[acted := form_act_read(request, by_name)]
-            if (question := act.question(request, actor, keys)) is not None:
+            if fault is None and (question := act.question(request, actor, keys)) is not None:
                 return confirm_page(request, question)
             form = act.form(actor, request.POST, keys) if act.terms is not None else None
-            try:
-                is_done, made = act.run(request, actor, keys, form)
-            except Refused as found:
-                if found.kind not in SHOWN_ON_PAGE:
-                    raise
-                refusal = found
+            is_done, made, refusal = act.tried(request, actor, keys, form, fault)
             if is_done and not act.shows(made):
                 return redirect(act.next_address(made, name, base, keys))
             if form is not None and not is_done:

@@ -55,7 +55,7 @@ class TermsForm(forms.Form):
         self.choices = choices or {}
         self._terms = terms
         self._asked: dict[str, tuple[str, Said]] = {}
-        types = get_type_hints(terms)
+        self._types = types = get_type_hints(terms)
         for each in fields(terms):
             said = _said(each)
             if said.label:
@@ -91,10 +91,17 @@ class TermsForm(forms.Form):
         )
 
     def _value(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a form's values)
-        if not isinstance(value, date) or isinstance(value, datetime):
+        field, said = self._asked[name]
+        if not isinstance(value, date) or isinstance(value, datetime) or self._types[field] is date:
             return value
-        day = value + timedelta(days=1) if self._asked[name][1].asks == "last_day" else value
+        day = value + timedelta(days=1) if said.asks == "last_day" else value
         return datetime.combine(day, time(), timezone.get_current_timezone())
+
+
+def paragraphs_of(terms: type[Any] | None) -> frozenset[str]:
+    """Returns the names of the inputs into which several lines can be typed."""
+    asked = [(each.name, _said(each)) for each in fields(terms)] if terms is not None else []
+    return frozenset(said.name or name for name, said in asked if said.asks == "paragraphs")
 
 
 class _Read(forms.CharField):
@@ -181,7 +188,7 @@ def _input(declared: "Declared[Any]", hint: object, said: Said, *, has_choices: 
     shown: dict[str, Any]
     if get_origin(kind) is Sequence and has_choices:
         found, shown = _Several(**options), {"type": "checks"}
-    elif said.asks in ("first_day", "last_day"):
+    elif kind is date or said.asks in ("first_day", "last_day"):
         found = forms.DateField(**options, input_formats=["%Y-%m-%d"], validators=[_in_range])
         shown = {"type": "date"}
     elif said.asks == "moment":
@@ -211,6 +218,9 @@ def _line(
     if get_origin(kind) is Literal:
         return forms.CharField(**options, validators=[partial(_one_of, get_args(kind))]), {}
     longest = _longest(declared)
+    if said.asks == "paragraphs":
+        # A browser sends each end of a line as two characters, which the service counts as one.
+        return forms.CharField(**options), {"maxlength": longest, "type": "paragraphs"}
     shown = {"maxlength": longest} | ({"type": "url"} if said.asks == "url" else {})
     return forms.CharField(**options, max_length=longest), shown
 

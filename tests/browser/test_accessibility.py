@@ -52,6 +52,7 @@ MORE = {
         ("mails-end", "/notifications/end/no-such"),
     ),
     "researcher": (
+        ("disputes", "/t/helix/statements/2026-11/disputes"),
         ("account", "/account"),
         ("search-empty", "/t/helix/search"),
         ("bookings-none", "/t/helix/bookings?q=nothing-has-this-name"),

@@ -16,7 +16,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from allocation.features.jira.models import JiraMessage
-from allocation.models import Booking, ReportSubscription
+from allocation.features.reports.models import ReportSubscription
+from allocation.models import Booking
 from billing.models import Budget
 from billing.services import Rung, ladder_set
 from portal.celery import PERIODS

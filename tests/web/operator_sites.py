@@ -12,6 +12,7 @@ from allocation.features.clusters.services import JobsTerms, JobTerms, jobs_keep
 from allocation.features.disputes.models import StatementDispute
 from allocation.features.policy_lab.shadows import ShadowTerms, shadow_begin
 from allocation.features.policy_lab.trials import TrialTerms, trial_ask
+from allocation.features.requirements.models import Requirement
 from allocation.features.zones.services import ZoneTerms, zone_set
 from allocation.models import (
     Allocation,
@@ -25,7 +26,6 @@ from allocation.models import (
     PolicyVersion,
     PortalMode,
     Rack,
-    Requirement,
     Stop,
     WorkSpeed,
 )

@@ -200,7 +200,8 @@ def _rest_acts() -> Iterator[str]:
 
 def _asks_for_operator(view: type, handler: Callable[..., Any]) -> bool:
     if issubclass(view, Endpoint):
-        return view.for_operators
+        declared = inspect.getsource(inspect.getclosurevars(handler).nonlocals["handler"])
+        return view.for_operators or "require_operator()" in declared or "is_for_operator()" in declared
     source = inspect.getsource(handler)
     helpers = [
         inspect.getsource(each)

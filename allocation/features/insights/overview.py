@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Count, Max, Min, Q, Sum
 
 from allocation.features.insights.figures import Whose
-from allocation.models import Booking, Decision, Override, PolicyVersion
+from allocation.models import Booking, Decision, PolicyVersion
 from allocation.points import Task, tasks_of
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.money.forecasts import history_of_budget
@@ -32,7 +32,6 @@ LINES, READ = 6, 60
 MOST_BUDGETS = 4
 # The log of bookings has pages of its own.
 _BOOKINGS = ("booking", "series", "array", "approval", "session", "user", "token")
-_DECIDERS = (Override.Decider.TENANT_ADMIN, Override.Decider.LEAD)
 _DAY = timedelta(days=1)
 LATE_MS = 5_000
 
@@ -137,12 +136,6 @@ def _tasks(actor: Actor, base: str, now: datetime) -> Iterator[Task]:
     decide = approvals_to_decide(actor, now).count()
     if decide:
         yield Task(f"{counted(decide, 'booking')} for your approval", f"{base}approvals", "check")
-    more = Override.objects.filter(tenant_id=actor.tenant_id, state=Override.State.ASKED)
-    more = more.filter(decider__in=_DECIDERS if actor.is_tenant_admin else _DECIDERS[1:])
-    if not actor.is_tenant_admin:
-        more = more.filter(project__in=[each for each in actor.roles if actor.may_lead(each)])
-    if asked := more.count():
-        yield Task(f"{counted(asked, 'request')} for more than a limit", f"{base}overrides", "plus")
     if not actor.is_tenant_admin:
         return
     today = now.astimezone(UTC).date()
@@ -213,9 +206,6 @@ def _site_tasks(nodes: list[NodeNow]) -> Iterator[Task]:
     stopped = [node for node in nodes if not node.in_service and node not in lost]
     if stopped:
         yield Task(f"{counted(len(stopped), 'node')} without new work", "/ops/fleet", "wrench")
-    operator = Override.Decider.OPERATOR
-    if asked := Override.objects.filter(state=Override.State.ASKED, decider=operator).count():
-        yield Task(f"{counted(asked, 'request')} for more than a limit", "/ops/overrides", "plus")
     drafts = PolicyVersion.objects.filter(state=PolicyVersion.State.DRAFT).count()
     if drafts:
         yield Task(f"{counted(drafts, 'draft')} of the policy", "/ops/policy", "shield")

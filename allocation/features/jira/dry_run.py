@@ -39,6 +39,7 @@ class JiraDryRunTerms:
     message: Mapping[str, Any] = term(
         "Message",
         "The body of a webhook or of a web request, without its signature.",
+        asks="paragraphs",
         name="sample",
         reads=sample_read,
         body=serializers.DictField(),

@@ -1,1 +1,1 @@
-"""Approvals, overrides, requirements and versions of tiers."""
+"""Approvals, overrides and versions of tiers."""

@@ -1,1 +1,1 @@
-"""Charges of bookings and variances."""
+"""Charges of bookings, variances, and formats of statements."""

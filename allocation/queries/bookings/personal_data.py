@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from allocation.models import Acceptance, Booking
+from allocation.models import Booking
+from allocation.points.people import OWN_DATA
 from tenants.models import (
     ApiToken,
     AuditEntry,
@@ -68,16 +69,7 @@ def tenant_data(user: User, tenant: Tenant) -> dict[str, Any]:
             }
             for each in ApiToken.objects.filter(**place).order_by("created", "id")
         ],
-        "accepted": [
-            {
-                "name": each.requirement.name,
-                "version": each.requirement.version,
-                "at": _time(each.at),
-                "until": _time(each.until),
-                "address": each.address,
-            }
-            for each in Acceptance.objects.filter(**place).select_related("requirement")
-        ],
+        **{name: read(tenant.id, user.pk) for name, read in OWN_DATA.items()},
         "notification_choices": settings.choices if settings else {},
         "notifications": [
             {"at": _time(each.at), "title": each.title, "text": each.text}

@@ -1,1 +1,1 @@
-"""Overrides: exceptions from limits, from the request for one to its end."""
+"""Overrides: which exception from a limit a booking uses, and what one that waits can ask for."""

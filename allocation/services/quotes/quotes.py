@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
 from allocation.points import Advice, Quoted, quote_advice
+from allocation.points.people import IntendedUse, demand_unmet
 from allocation.queries.fleet.catalogue import ask_units
 from allocation.rules.ask import AskDocument
 from allocation.rules.workload_names import workload_named
@@ -25,7 +26,6 @@ from allocation.services.policy.policies import policy_of
 from allocation.services.quotes.quote_options import Market, QuoteOption, estimated, quote_option
 from allocation.services.record.history import Event
 from allocation.services.record.workloads import WorkLength, classes_by_cost, is_cheapest_first, work_lengths
-from allocation.services.requirements.checks import requirement_missing
 from allocation.services.snapshot.demands import solver_ask
 from allocation.services.snapshot.published import published_snapshot
 from allocation.services.snapshot.snapshot import instant, seconds
@@ -285,17 +285,11 @@ def _blocked(found: Reason | None) -> tuple[str | None, bool]:
 
 def _with_missing(option: QuoteOption, actor: Actor, project: str, now: datetime) -> QuoteOption:
     """Returns the option of another tier with a note of a text or training that is missing."""
-    missing = requirement_missing(
-        tenant_id=actor.tenant_id,
-        person_id=actor.user_id,
-        tier=option.tier,
-        project=project,
-        classes=option.ask.all_classes,
-        now=now,
-    )
-    if missing is None:
+    use = IntendedUse(actor.tenant_id, actor.user_id, option.tier, project, option.ask.all_classes)
+    unmet = demand_unmet(use, now)
+    if unmet is None:
         return option
-    return replace(option, notes=(missing.sentence, *option.notes), to_accept=missing.to_accept)
+    return replace(option, notes=(unmet.sentence, *option.notes), to_accept=unmet.to_accept)
 
 
 def cheapest_first(quote: Quote, ask: AskDocument, tier: str | None) -> Quote:

@@ -115,7 +115,8 @@ class BookingSummary:
     idle: str
     can_undo: bool
     borrowed: str
-    more: str
+    more: Mapping[str, str]
+    more_query: str
     more_words: str
     unit: str
     """`GPU` or `core`."""
@@ -166,7 +167,8 @@ def booking_summary(
         can_keep_idle=may_change and can_keep_idle(booking),
         idle=idle_words(booking, ctx),
         can_undo=can_undo,
-        more=urlencode(more),
+        more=more,
+        more_query=urlencode(more),
         more_words=more_text(more) if more else "",
         borrowed=borrowed_words(booking, ctx) if state in OPEN else "",
         unit=unit_of(booking.ask),

@@ -9,9 +9,9 @@ from django.shortcuts import redirect
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from allocation.models import Booking, Requirement
-from allocation.services.requirements.checks import requirement_states, requirements_open
-from allocation.web.home.steps import Step, with_next
+from allocation.models import Booking
+from allocation.points.people import FIRST_STEPS, Step
+from allocation.web.home.steps import with_next
 from billing.models import Budget
 from tenants.access import Actor
 from tenants.models import ApiToken, Invitation, Membership, NotificationSettings, Role
@@ -70,16 +70,8 @@ def _lead(actor: Actor, leads: list[UUID]) -> Iterator[Step]:
 def _own(actor: Actor, now: datetime) -> Iterator[Step]:
     base = f"/t/{actor.tenant_slug}/"
     place = {"tenant_id": actor.tenant_id, "user_id": actor.user_id}
-    terms = [each for each in requirements_open(actor.tenant_id) if each.kind == Requirement.Kind.TERMS]
-    if terms:
-        states = requirement_states(terms, tenant_id=actor.tenant_id, person_id=actor.user_id, now=now)
-        yield Step(
-            "Accept the terms",
-            "Some tiers and GPU classes ask for it before you book.",
-            f"{base}requirements",
-            "Read them",
-            is_done=all(each.is_met for each in states),
-        )
+    for steps in FIRST_STEPS:
+        yield from steps(actor, now)
     if any(actor.may_book(project) for project in actor.roles):
         mine = Booking.objects.filter(tenant_id=actor.tenant_id, owner=actor.user_id)
         yield Step(

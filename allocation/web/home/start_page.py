@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from allocation.models import Booking
 from allocation.points import home_parts
 from allocation.points.bookings import home_cards
+from allocation.points.people import Step
 from allocation.queries.bookings.approvals import approvals_to_decide
 from allocation.queries.bookings.bookings import (
     budgets_in_force,
@@ -29,7 +30,7 @@ from allocation.web.bookings.booking_pages import booking_row, booking_rows, pag
 from allocation.web.bookings.pausing.page import notices_context
 from allocation.web.bookings.request_panel.panel import EXAMPLES
 from allocation.web.home.personal_steps import personal_steps
-from allocation.web.home.steps import Step, with_next
+from allocation.web.home.steps import with_next
 from allocation.web.parts.times import clock
 from billing.queries import BudgetFigures
 from billing.rules import money_text

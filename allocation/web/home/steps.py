@@ -1,19 +1,9 @@
 """Steps of a checklist on the start page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step on the page. Without an `href` someone else has to take it."""
-
-    title: str
-    text: str
-    href: str
-    action: str
-    is_done: bool
-    is_next: bool = False
+from allocation.points.people import Step
 
 
 def with_next(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from allocation.points import STATEMENT_CARDS
+from allocation.points.statements import made_files
 from allocation.queries.bookings.money.held_use import HeldUse, held_use_of
 from allocation.queries.bookings.money.spending import RENTED
 from allocation.queries.bookings.money.statement_files import (
@@ -38,7 +39,6 @@ from allocation.queries.bookings.money.statements import (
 )
 from allocation.queries.fleet.catalogue import names_of_use
 from allocation.queries.fleet.use_hours import IDLE_PERCENT
-from allocation.services.operate.exports import DIRECT_LINES, exports_seen
 from billing.focus import csv_row
 from billing.rules import Period, money_text, month_of, period_text
 from billing.services import month_close
@@ -197,11 +197,7 @@ def _context(actor: Actor, statement: Statement, by: str, chosen: str | None) ->
         "by": by,
         "by_name": names.get(by, by.removeprefix(LABEL)),
         "files": list(_file_links(actor, month, slug)),
-        # A worker makes the files of a larger one, and says how far it is.
-        "is_large": of.lab is None and statement.totals.lines > DIRECT_LINES,
-        "exports": exports_seen(actor).filter(month=month.starts, project=of.project)
-        if of.lab is None
-        else (),
+        "made": made_files(actor, statement),
         "all_labs": labs_read(actor),
         "project_slug": slug,
         "all_projects": projects_seen(actor, labs_led(actor)),

@@ -13,20 +13,20 @@ from django.utils import timezone
 from allocation.features.insights.figures import Whose
 from allocation.features.insights.monthly import KIND as MONTH
 from allocation.features.insights.summary import summary_sentences
+from allocation.features.reports.models import ReportSubscription
+from allocation.features.reports.services import DUE, unsubscribe_token
 from allocation.features.waiting_list.models import WaitOffer
 from allocation.models import (
     Approval,
     Booking,
     BookingEvent,
     Override,
-    ReportSubscription,
 )
 from allocation.queries.bookings.approvals import approvers_of
 from allocation.queries.bookings.calendar import Event, booking_events, by_start
 from allocation.queries.bookings.money.statement_files import StatementFile, statement_file_make
 from allocation.queries.bookings.money.statements import StatementOf, statement_of
 from allocation.rules.states import State
-from allocation.services.operate.reports import DUE, unsubscribe_token
 from allocation.web.approvals.cards import request_words
 from allocation.web.bookings.page_context import PageContext
 from allocation.web.bookings.pausing.notice import Notice, notice_of

@@ -11,7 +11,7 @@ from django.core.mail.message import EmailMessage
 from django.db import transaction
 from django.db.models import Q
 
-from allocation.services.operate.reports import DUE
+from allocation.features.reports.services import DUE
 from portal.integrations.mail.message import email_of, section_of
 from portal.integrations.mail.queueing import PASSWORD_RESET
 from tenants.failures import FailureLog

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from allocation.features.overrides.amounts import amount_words
 from allocation.models import Override
-from allocation.services.overrides.amounts import amount_words
 from tenants.models import Membership, OutboxMessage, Role, User
 from tenants.queries import operators_acting
 from tenants.rules.operator_roles import Area

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allocation.features.disputes.services import ANSWERED, RAISED
-from allocation.services.operate.reports import DUE
+from allocation.features.reports.services import DUE
 from allocation.services.record.variances import VARIANCE
 from allocation.words.variances import (
     variance_explained,

@@ -1,7 +1,8 @@
 """Removes or refuses invisible characters in addresses and forms before a page reads them, and
 finds no row by a number that none can have."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -12,8 +13,9 @@ from tenants.platform.text import first_invisible, invisible_sentence, without_i
 if TYPE_CHECKING:
     from django.http.request import _ImmutableQueryDict
 
-_ERROR = "portal.text_fault"
+_SENT = "portal.text_sent"
 _API = "/api/"
+_ENDS_OF_LINES = re.compile("[\r\n\t]")
 _MOST_BIGINT = 2**63 - 1
 
 
@@ -33,10 +35,9 @@ class TextMiddleware:
         if not request.path_info.startswith(_API):
             request.GET = _without_invisible(request.GET)
             if request.method == "POST":
-                fault = _text_error(request.POST)
-                if fault is not None:
-                    request.META[_ERROR] = fault
-                    request.POST = _without_invisible(request.POST)
+                kept = _without_invisible(request.POST)
+                if kept is not request.POST:
+                    request.META[_SENT], request.POST = request.POST, kept
         return self.get_response(request)
 
     def process_view(
@@ -47,15 +48,23 @@ class TextMiddleware:
             raise Http404
 
 
-def form_text_error(request: HttpRequest) -> Refused | None:
-    """Returns the refusal of the posted text once, then None."""
-    fault: Refused | None = request.META.pop(_ERROR, None)
+def form_text_error(request: HttpRequest, paragraphs: Collection[str] = ()) -> Refused | None:
+    """Returns the refusal of the posted text once, then None. Fields that are `paragraphs` may have
+    several lines and tabs."""
+    sent: _ImmutableQueryDict | None = request.META.pop(_SENT, None)
+    if sent is None:
+        return None
+    fault = _text_error(sent, paragraphs)
+    if fault is None:
+        request.POST = sent
     return fault
 
 
-def _text_error(form: QueryDict) -> Refused | None:
+def _text_error(form: QueryDict, paragraphs: Collection[str]) -> Refused | None:
     for name, values in form.lists():
-        found = next(filter(None, map(first_invisible, [name, *map(str, values)])), "")
+        may_end = name in paragraphs
+        texts = [_ENDS_OF_LINES.sub("", str(text)) if may_end else str(text) for text in values]
+        found = next(filter(None, map(first_invisible, [name, *texts])), "")
         if found:
             return invalid("bad_text", invisible_sentence(found), without_invisible(name))
     return None

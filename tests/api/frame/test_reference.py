@@ -10,7 +10,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from allocation.models import ApprovalRule, MigPlacement, Requirement
+from allocation.features.requirements.models import Requirement
+from allocation.models import ApprovalRule, MigPlacement
 from billing.models import Account, Guardrail
 from billing.rules import BudgetOwner, BudgetTerms, Period, month_after, month_of
 from billing.services import budget_put

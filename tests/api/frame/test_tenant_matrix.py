@@ -70,7 +70,7 @@ OPEN = {
     "platform-budgets/<uuid:budget_id>/guardrails/preview",
     "price-books/drafts/<uuid:draft_id>",
     *(f"price-books/drafts/<uuid:draft_id>/{act}" for act in ("effect", "rebase", "discard", "publish")),
-    # A text of a class is everybody's: tests/api/bookings/test_requirements.py.
+    # A text of a class is everybody's: tests/features/requirements/test_requirements.py.
     "requirements/<uuid:requirement_id>/accept",
     "operator-access/<uuid:access_id>/end",
     *(f"operator-roles/<uuid:role_id>/{act}" for act in ("approve", "end")),

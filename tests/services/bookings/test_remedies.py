@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db import transaction
 
+from allocation.features.overrides.amounts import amount_of
 from allocation.models import Gpu, Node, Override, PolicyVersion
 from allocation.rules.ask import AskDocument
 from allocation.rules.ask.words.document import AskGroup
@@ -20,7 +21,6 @@ from allocation.services.bookings.creation import booking_request
 from allocation.services.bookings.release import booking_cancel
 from allocation.services.bookings.request_text import request_read
 from allocation.services.decide.cycle import cycle_run
-from allocation.services.overrides.amounts import amount_of
 from allocation.services.quotes.quotes import quote_make
 from allocation.services.tiers.versions import VersionTerms, tier_version_set
 from billing.price_books import PriceShelf

@@ -13,9 +13,9 @@ from django.utils import timezone
 from allocation.features.limit_cuts import enforce
 from allocation.features.limit_cuts.models import LimitCut
 from allocation.features.limit_cuts.services import TASK as CUTS
+from allocation.features.reports import services as reports
 from allocation.models import Maintenance, Node
 from allocation.services.inbox import batch as inbox
-from allocation.services.operate import reports
 from allocation.services.operate.maintenance import watch
 from allocation.services.publish import publish
 from portal.celery import app

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from allocation.models import Booking, Gpu, Override
+from allocation.points.people import IntendedUse, demand_unmet
 from allocation.queries.fleet.catalogue import ask_catalogue, ask_units, class_labels
 from allocation.queries.fleet.stops import stop_sentence, stops_covering, stops_of
 from allocation.rules.ask import MAX_COUNT, MAX_DURATION_SECONDS, AskDocument
@@ -25,7 +26,6 @@ from allocation.services.bookings.checks.tiers import (
 from allocation.services.overrides.use import Need, override_for
 from allocation.services.record.refusals import refusal
 from allocation.services.record.workloads import Durations, durations_of
-from allocation.services.requirements.checks import requirements_check
 from allocation.services.snapshot.hardware import gpus_read, models_read
 from allocation.words.refusals import coded_text, refusal_text
 from solver.fleet.pool import pools_of
@@ -96,14 +96,9 @@ def _settled(use: TierUse, tiers: Sequence[Tier], ask: AskDocument, now: datetim
     _stop_check(use, ask.all_classes)
     asked = {name: units[name] for name in ask.all_classes if name in units}
     units = classes_within(use, asked, every=bool(ask.groups))
-    requirements_check(
-        tenant_id=project.tenant_id,
-        person_id=asker.person_id,
-        tier=tier.slug,
-        project=project.slug,
-        classes=tuple(units),
-        now=now,
-    )
+    wanted = IntendedUse(project.tenant_id, asker.person_id, tier.slug, project.slug, tuple(units))
+    if (unmet := demand_unmet(wanted, now)) is not None:
+        raise unmet
     lengths = durations_of(ask, project.id)
     seconds = {name: lengths.get(name, 0) if lengths else ask.duration for name in units}
     shortest = min(filter(None, seconds.values()), default=ask.duration)

@@ -1,0 +1,1 @@
+"""Exports: files of large statements, which a worker makes for people."""

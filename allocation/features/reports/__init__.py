@@ -1,0 +1,1 @@
+"""Reports: statements that people get by mail each week or month."""
