@@ -205,7 +205,7 @@ def _initial(actor: Actor, **asked: str) -> dict[str, str]:
     kind, typed = asked["kind"], asked["amount"].strip()
     if kind in LIFTED:
         return asked | {"amount": "1"}
-    is_time = kind in OF_TIME and typed.isdecimal() and len(typed) < MOST_DIGITS
+    is_time = kind in OF_TIME and typed.isascii() and typed.isdecimal() and len(typed) < MOST_DIGITS
     return asked | {"amount": seconds_text(int(typed)) if is_time else typed}
 
 
