@@ -147,7 +147,8 @@ def is_at_its_earliest(
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
         return False
-    is_full = all(state.is_full_until(each, first, kept.starts, is_reserved=is_reserved) for each in known)
+    own = kept if is_reserved else None
+    is_full = all(state.is_full_until(each, first, kept.starts, own) for each in known)
     return is_full and not preemption.instants_before(request, known, first, kept, is_reserved=is_reserved)
 
 

@@ -360,15 +360,39 @@ class RoomSearch(HeldSpace):
         found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
         return next((starts for starts in found if starts is not None), None)
 
-    def is_full_until(self, demand: Demand, first: int, starts: int, *, is_reserved: bool) -> bool:
-        """True when certainly no window from `first` on that begins before `starts` has room. Where
-        the asker's own reservation begins then, only what is before it counts."""
+    def is_full_until(self, demand: Demand, first: int, starts: int, own: Fit | None = None) -> bool:
+        """True when certainly no window from `first` on that begins before `starts` has room, also not
+        once its `own` reservation, which begins then, is freed."""
         if demand.groups or demand.share is not None or demand.pin:
             return False
-        if _is_only_room(self.all, demand) and not is_reserved:
-            return not len(self.bounds.starts_between(demand, first, starts - 1))
-        tried, until = self.all.starts_between(demand, first, starts - 1), (starts,) if is_reserved else ()
-        return not self.bounds.may_have_room(demand, tried, *until).any()
+        is_own = own is not None and own.demand.gpu_class == demand.gpu_class
+        if not _is_only_room(self.all, demand):
+            tried = self.all.starts_between(demand, first, starts - 1)
+            return not self.bounds.may_have_room(demand, tried, *((starts,) if is_own else ())).any()
+        # What begins earlier meets others in all that its own reservation takes.
+        idle_from = starts
+        if own is not None and is_own:
+            idle_from = self.all.gpus[demand.gpu_class].idle_from(own.places, first, starts)
+        tried = self.bounds.starts_between(demand, first, idle_from - 1) if first < idle_from else ()
+        if len(tried) and self._first_of(demand, tried) is not None:
+            return False
+        return own is None or idle_from == starts or self._is_full_without(demand, own, max(first, idle_from))
+
+    def _is_full_without(self, demand: Demand, own: Fit, first: int) -> bool:
+        """The same for windows from `first` on, before which a part of the `own` places may be idle."""
+        if demand.duration > own.demand.duration:
+            return False
+        tried = self.all.starts_between(demand, first, own.starts - 1)
+        tried = tried[self.bounds.may_have_room(demand, tried, own.starts)]
+        if demand.shape is None:
+            return self.bounds.first_idle(demand, tried, own) is None
+        return not any(self._has_place_without(demand, at, own) for at in tried.tolist())
+
+    def _has_place_without(self, demand: Demand, starts: int, own: Fit) -> bool:
+        calendar = self.all.gpus[demand.gpu_class]
+        busy = calendar.busy_without([(own.places, *own.window)], starts, starts + demand.duration)
+        busy = np.where(calendar.pool.allowed((), demand.where), busy, WHOLE_MASK) if demand.where else busy
+        return bool(fits(calendar.pool, demand, busy[None, :])[0])
 
     def _has_place(self, demand: Demand, starts: int) -> bool:
         return self._first_of(demand, np.array([starts], dtype=np.int64)) is not None

@@ -139,6 +139,22 @@ class GpuCalendar:
                 return int(begin)
         return ends
 
+    def idle_from(self, places: Sequence[Place], first: int, starts: int) -> int:
+        """The first second, not before `first`, from which on some of what the places take is idle until
+        `starts`, where a row begins."""
+        last = self._steps.row(starts)
+        values = self._steps.values[self._steps.row(first) : last]
+        run = self._run(places)
+        if run is not None:
+            taken = values[:, run] != 0
+        else:
+            bits = [(self.pool.column[p.gpu], bit) for p in places for bit in _bits(self.pool.mask_of(p))]
+            taken = (values[:, [at for at, _ in bits]] & np.array([bit for _, bit in bits], np.uint16)) != 0
+        if taken[-1].all():
+            return starts
+        since = np.where(taken.any(axis=0), taken[::-1].argmax(axis=0), last)
+        return max(first, int(self._steps.times[max(0, last - int(since.max()))]))
+
     def put(self, places: Sequence[Place], starts: int, ends: int) -> None:
         """Take the places for [starts, ends). ValueError when one of them is not free."""
         self.must_be_free(places, starts, ends)
@@ -319,6 +335,11 @@ def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
         return int(mask)
     shared = np.maximum.reduce(shares[:, column], initial=0)
     return int(_joined(mask[None], shared[None])[0])
+
+
+def _bits(mask: int) -> list[int]:
+    """The bits of a mask, one by one."""
+    return [1 << number for number in range(mask.bit_length()) if mask >> number & 1]
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:

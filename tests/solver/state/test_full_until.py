@@ -63,8 +63,10 @@ def for_minutes(minutes: int, count: int = 1) -> Demand:
 
 
 def is_full(state: CycleState, demand: Demand, minutes: int, *, is_reserved: bool = False) -> bool:
+    """What is known without a search; with a reservation that begins at the end, of what is before it."""
     until = NOON + minutes * MINUTE
-    return state.is_full_until(demand, NOON, until, is_reserved=is_reserved)
+    tried = state.all.starts_between(demand, NOON, until - 1)
+    return not state.bounds.may_have_room(demand, tried, *((until,) if is_reserved else ())).any()
 
 
 def searched(state: CycleState, demand: Demand) -> CycleState:
@@ -150,6 +152,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     with patch.context() as without:
         without.setattr(RoomBounds, "may_have_room", lambda _, __, starts, *___: starts >= 0)
         without.setattr(RoomSearch, "_with_room", every_start)
+        without.setattr(RoomSearch, "is_full_until", lambda *_: False)
         without.setattr(HeldRoom, "_is_plain", lambda *_: False)
         without.setattr(Columns, "is_quick", lambda *_: False)
         without.setattr(Quota, "has_plenty", lambda *_: False)
