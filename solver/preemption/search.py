@@ -174,14 +174,16 @@ class Preemption:
         first: int,
         kept: Fit,
         instants: Instants,
+        *,
+        is_full: bool,
     ) -> Fit | None:
         """A better start than the kept one, which is not reserved now; None: there is none.
 
-        Pauses are tried at these `instants`. The same start without victims is better. When notice
-        is due, so is one with a lower cost.
+        Pauses are tried at these `instants`; if it `is_full`, there is no room before without. The same
+        start without victims is better. When notice is due, so is one with a lower cost.
         """
         last = min(kept.starts - (not kept.victims), last_start(self._state, request))
-        free = earliest_free(self._state, request, demands, first, last)
+        free = None if is_full else earliest_free(self._state, request, demands, first, last)
         before = (kept if free is None else free).starts
         if any((place.gpu, kept.starts) in self._leaving for place in kept.places):
             # Others leave for it already, so nobody else has to.
