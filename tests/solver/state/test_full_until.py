@@ -159,6 +159,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
         without.setattr(GpuCalendar, "_run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
         without.setattr(RoomAfterPauses, "may_be_enough", lambda _, __, windows: [at for at, _ in windows])
+        without.setattr(RoomAfterPauses, "without", lambda _, __, starts, *___: starts)
         without.setattr(Quota, "lasting_allows", lambda *_: None)
         without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
