@@ -141,25 +141,30 @@ def instants_if_full(
     demands: Iterable[Demand],
     *,
     is_reserved: bool,
-) -> Instants | None:
+) -> tuple[Instants | None, int | None]:
     """The instants before a planned start at which pauses may make room, if all its classes are certainly
     full until then; None proves nothing. Without instants it certainly can't be earlier. `demands` are
-    those of all its classes.
+    those of all its classes. Of one class also the first start with room before it, if that is known.
     """
     if request.fixed or request.pinned or request.paused or kept.victims or request.ask.groups:
-        return None
+        return None, None
     first = state.first_start(request.earliest)
     if kept.starts <= first:
-        return None
+        return None, None
     known = [demand for demand in demands if demand.gpu_class in state.pools]
     is_near = kept.starts <= state.frozen_for(kept.demand)
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
-        return None
+        return None, None
     own = kept if is_reserved else None
-    if not all(state.is_full_until(each, first, kept.starts, own) for each in known):
-        return None
-    return preemption.instants_before(request, known, first, kept, is_reserved=is_reserved)
+    room_at = None
+    for demand in known:
+        may_have_room, room_at = state.room_before(demand, first, kept.starts, own)
+        if may_have_room and (room_at is None or known != [kept.demand]):
+            return None, None
+        if may_have_room and (own is None or not state.is_limited_until(own, first)):
+            return None, room_at
+    return preemption.instants_before(request, known, first, kept, is_reserved=is_reserved), room_at
 
 
 def planned_start_reserve(

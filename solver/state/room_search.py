@@ -360,33 +360,58 @@ class RoomSearch(HeldSpace):
         found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
         return next((starts for starts in found if starts is not None), None)
 
-    def is_full_until(self, demand: Demand, first: int, starts: int, own: Fit | None = None) -> bool:
-        """True when certainly no window from `first` on that begins before `starts` has room, also not
-        once its `own` reservation, which begins then, is freed."""
+    def room_before(
+        self, demand: Demand, first: int, starts: int, own: Fit | None = None
+    ) -> tuple[bool, int | None]:
+        """False when certainly no window from `first` on that begins before `starts` has room, also not
+        once its `own` reservation, which begins then, is freed; and the first that has, if it is known."""
         if demand.groups or demand.share is not None or demand.pin:
-            return False
+            return True, None
         is_own = own is not None and own.demand.gpu_class == demand.gpu_class
         if not _is_only_room(self.all, demand):
             tried = self.all.starts_between(demand, first, starts - 1)
-            return not self.bounds.may_have_room(demand, tried, *((starts,) if is_own else ())).any()
+            return bool(self.bounds.may_have_room(demand, tried, *((starts,) if is_own else ())).any()), None
         # What begins earlier meets others in all that its own reservation takes.
         idle_from = starts
         if own is not None and is_own:
             idle_from = self.all.gpus[demand.gpu_class].idle_from(own.places, first, starts)
         tried = self.bounds.starts_between(demand, first, idle_from - 1) if first < idle_from else ()
-        if len(tried) and self._first_of(demand, tried) is not None:
-            return False
-        return own is None or idle_from == starts or self._is_full_without(demand, own, max(first, idle_from))
-
-    def _is_full_without(self, demand: Demand, own: Fit, first: int) -> bool:
-        """The same for windows from `first` on, before which a part of the `own` places may be idle."""
+        found = self._first_of(demand, tried) if len(tried) else None
+        if found is not None or own is None or idle_from == starts:
+            return found is not None, found
         if demand.duration > own.demand.duration:
+            return True, None
+        tried = self.all.starts_between(demand, max(first, idle_from), starts - 1)
+        found = self._first_without(demand, own, tried)
+        return found is not None, found
+
+    def is_limited_until(self, own: Fit, first: int) -> bool:
+        """True when quota certainly forbids each window from `first` on that has room and begins before a
+        reservation, once that is freed."""
+        demand, use = own.demand, self.use(own.demand)
+        if demand.groups or not _is_only_room(self.all, demand) or len(self.quota.instants(use)):
             return False
         tried = self.all.starts_between(demand, first, own.starts - 1)
         tried = tried[self.bounds.may_have_room(demand, tried, own.starts)]
+        self.quota.add(use, own.window, -1)
+        allowed = self.quota.allows(use, tried, demand.duration)
+        self.quota.add(use, own.window)
+        if allowed is None:
+            return False
+        hopeful = tried[allowed]
+        idle_from = self.all.gpus[demand.gpu_class].idle_from(own.places, first, own.starts)
+        early = hopeful[hopeful < idle_from]
+        if len(early) and self.first_of(demand, early) is not None:
+            return False
+        return self._first_without(demand, own, hopeful[hopeful >= idle_from]) is None
+
+    def _first_without(self, demand: Demand, own: Fit, tried: Ints) -> int | None:
+        """The first of rising starts, before which a part of the `own` places may be idle, with room once
+        these are freed."""
+        tried = tried[self.bounds.may_have_room(demand, tried, own.starts)]
         if demand.shape is None:
-            return self.bounds.first_idle(demand, tried, own) is None
-        return not any(self._has_place_without(demand, at, own) for at in tried.tolist())
+            return self.bounds.first_idle(demand, tried, own)
+        return next((at for at in tried.tolist() if self._has_place_without(demand, at, own)), None)
 
     def _has_place_without(self, demand: Demand, starts: int, own: Fit) -> bool:
         calendar = self.all.gpus[demand.gpu_class]

@@ -152,7 +152,7 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     with patch.context() as without:
         without.setattr(RoomBounds, "may_have_room", lambda _, __, starts, *___: starts >= 0)
         without.setattr(RoomSearch, "_with_room", every_start)
-        without.setattr(RoomSearch, "is_full_until", lambda *_: False)
+        without.setattr(RoomSearch, "room_before", lambda *_: (True, None))
         without.setattr(HeldRoom, "_is_plain", lambda *_: False)
         without.setattr(Columns, "is_quick", lambda *_: False)
         without.setattr(Quota, "has_plenty", lambda *_: False)
@@ -285,6 +285,7 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 ) -> None:
     names = (
         "full",
+        "limited",
         "searched",
         "quota",
         "near",
@@ -304,7 +305,10 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 
         return call
 
-    monkeypatch.setattr(RoomSearch, "is_full_until", counted("full", RoomSearch.is_full_until, bool))
+    full = counted("full", RoomSearch.room_before, lambda answer: not answer[0])
+    monkeypatch.setattr(RoomSearch, "room_before", full)
+    limited = counted("limited", RoomSearch.is_limited_until, bool)
+    monkeypatch.setattr(RoomSearch, "is_limited_until", limited)
     fewer = counted("searched", RoomBounds.starts_between, lambda starts: not len(starts))
     monkeypatch.setattr(RoomBounds, "starts_between", fewer)
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
@@ -328,7 +332,7 @@ def test_the_control_a_planned_start_that_is_said_to_be_at_its_earliest_is_not_m
     request = a_request(planned=a_planned_start(2 * HOUR, 1, whole("n1-0")))
     site = a_snapshot(request, fleet=gpus(1))
     assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
-    monkeypatch.setattr(RoomSearch, "is_full_until", lambda *_, **__: True)
+    monkeypatch.setattr(RoomSearch, "room_before", lambda *_: (False, None))
     assert [row.starts for row in solve(site, POLICY).waits] == [NOON + 2 * HOUR]
 
 

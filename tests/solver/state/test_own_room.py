@@ -10,7 +10,7 @@ from solver import Gpu, Snapshot
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import Together
 from solver.state.cycle_state import CycleState
-from tests.solver.builders import NOON, POLICY, a_held, a_snapshot, gpus
+from tests.solver.builders import NOON, POLICY, a_held, a_limit, a_snapshot, gpus
 
 STEP = 300
 
@@ -50,22 +50,41 @@ def reserved(state: CycleState, chance: Random, profile: str | None) -> Iterator
 
 @pytest.mark.parametrize("profile", [None, "2g.20gb"])
 @pytest.mark.parametrize("grid", [1, STEP])
+@pytest.mark.parametrize("is_tight", [True, False])
 def test_room_before_an_own_reservation_is_what_a_search_without_it_finds(
-    profile: str | None, grid: int
+    profile: str | None, grid: int, *, is_tight: bool
 ) -> None:
-    answers = {True: 0, False: 0}
+    answers, limited, free = {True: 0, False: 0}, 0, 0
     for seed in range(25):
         chance = Random(seed)  # noqa: S311  a made-up site, the same each time
         policy = replace(POLICY, grid=grid)
-        state = CycleState(a_site(chance), policy)
+        site = a_site(chance)
+        if is_tight:
+            site = replace(
+                site,
+                limits=(
+                    replace(
+                        a_limit("lab", chance.choice((4, 6)) if profile is None else chance.choice((1, 2))),
+                        borrow=0,
+                    ),
+                ),
+            )
+        state = CycleState(site, policy)
         for own in list(reserved(state, chance, profile)):
             first = NOON + chance.choice((0, 0, 3)) * STEP
             if own.starts <= first:
                 continue
-            is_full = state.is_full_until(own.demand, first, own.starts, own)
+            is_limited = state.is_limited_until(own, first)
+            has_room, room_at = state.room_before(own.demand, first, own.starts, own)
             state.free(own)
             found = state.first_between(own.demand, first, own.starts - 1)
-            assert is_full == (found is None), (seed, own, found)
-            answers[is_full] += 1
+            allowed = state.earliest((own.demand,), first, own.starts - 1)
             state.reserve(own)
-    assert min(answers.values()) > 20, answers
+            assert (has_room, room_at) == (found is not None, found), (seed, own, found)
+            assert found is None or is_limited == (allowed is None), (seed, own, found, allowed)
+            answers[has_room] += 1
+            limited += is_limited and has_room
+            free += allowed is not None
+    assert min(answers.values()) > 10, answers
+    assert (limited > 5) == is_tight, limited
+    assert free > 5, free
