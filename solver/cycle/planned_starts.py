@@ -11,6 +11,7 @@ from solver.model.inputs import WITHIN, Place, PlannedStart, Request, Strength
 from solver.preemption.search import Instants, Preemption
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
+from solver.state.own_room import is_limited_until, room_before
 from solver.state.start_times import length_from, not_dearer
 
 STRENGTHS: tuple[Strength, ...] = ("firm", "guaranteed", "expected")
@@ -159,10 +160,10 @@ def instants_if_full(
     own = kept if is_reserved else None
     room_at = None
     for demand in known:
-        may_have_room, room_at = state.room_before(demand, first, kept.starts, own)
+        may_have_room, room_at = room_before(state, demand, first, kept.starts, own)
         if may_have_room and (room_at is None or known != [kept.demand]):
             return None, None
-        if may_have_room and (own is None or not state.is_limited_until(own, first)):
+        if may_have_room and (own is None or not is_limited_until(state, own, first)):
             return None, room_at
     return preemption.instants_before(request, known, first, kept, is_reserved=is_reserved), room_at
 

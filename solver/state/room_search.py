@@ -39,7 +39,7 @@ class _WindowState:
     choices: dict[tuple[object, ...], Choice | None]
 
 
-def _is_only_room(occupancy: Occupancy, demand: Demand) -> bool:
+def is_only_room(occupancy: Occupancy, demand: Demand) -> bool:
     """True when GPUs are all that it needs, and none is shared or changes its mode."""
     name = demand.gpu_class
     is_plain = not occupancy.gpus[name].has_shares and not occupancy.modes.may_switch(name)
@@ -120,7 +120,7 @@ class HeldRoom:
 
     def _is_plain(self, demand: Demand) -> bool:
         """True when it is enough to know until when each whole GPU is idle."""
-        return demand.shape is None and not demand.is_bound and _is_only_room(self._all, demand)
+        return demand.shape is None and not demand.is_bound and is_only_room(self._all, demand)
 
     def _idle_until(self, gpu_class: str, starts: int) -> Ints:
         """For each column the second until which held work leaves it idle; no later one than
@@ -321,14 +321,14 @@ class RoomSearch(HeldSpace):
             tried = np.union1d(tried, days[self.bounds.may_have_room(demand, days)])
         allowed = self.quota.allows(use, tried, demand.duration) if len(tried) else None
         hopeful = tried if allowed is None else tried[allowed]
-        if demand.shape is None and _is_only_room(self.all, demand):
+        if demand.shape is None and is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, hopeful)
         starts = self._first_of(demand, hopeful)
         return None if starts is None else self._with_patience(demand, starts, hopeful)
 
     def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
         """Those of `starts_between` at which there may be room."""
-        if _is_only_room(self.all, demand):
+        if is_only_room(self.all, demand):
             return self.bounds.starts_between(demand, first, last)
         tried = self.all.starts_between(demand, first, last)
         return tried[self.bounds.may_have_room(demand, tried)]
@@ -355,69 +355,10 @@ class RoomSearch(HeldSpace):
         return self._first_of(demand, self._with_room(demand, first, last))
 
     def _first_of(self, demand: Demand, tried: Ints) -> int | None:
-        if demand.shape is None and _is_only_room(self.all, demand):
+        if demand.shape is None and is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, tried)
         found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
         return next((starts for starts in found if starts is not None), None)
-
-    def room_before(
-        self, demand: Demand, first: int, starts: int, own: Fit | None = None
-    ) -> tuple[bool, int | None]:
-        """False when certainly no window from `first` on that begins before `starts` has room, also not
-        once its `own` reservation, which begins then, is freed; and the first that has, if it is known."""
-        if demand.groups or demand.share is not None or demand.pin:
-            return True, None
-        is_own = own is not None and own.demand.gpu_class == demand.gpu_class
-        if not _is_only_room(self.all, demand):
-            tried = self.all.starts_between(demand, first, starts - 1)
-            return bool(self.bounds.may_have_room(demand, tried, *((starts,) if is_own else ())).any()), None
-        # What begins earlier meets others in all that its own reservation takes.
-        idle_from = starts
-        if own is not None and is_own:
-            idle_from = self.all.gpus[demand.gpu_class].idle_from(own.places, first, starts)
-        tried = self.bounds.starts_between(demand, first, idle_from - 1) if first < idle_from else ()
-        found = self._first_of(demand, tried) if len(tried) else None
-        if found is not None or own is None or idle_from == starts:
-            return found is not None, found
-        if demand.duration > own.demand.duration:
-            return True, None
-        tried = self.all.starts_between(demand, max(first, idle_from), starts - 1)
-        found = self._first_without(demand, own, tried)
-        return found is not None, found
-
-    def is_limited_until(self, own: Fit, first: int) -> bool:
-        """True when quota certainly forbids each window from `first` on that has room and begins before a
-        reservation, once that is freed."""
-        demand, use = own.demand, self.use(own.demand)
-        if demand.groups or not _is_only_room(self.all, demand) or len(self.quota.instants(use)):
-            return False
-        tried = self.all.starts_between(demand, first, own.starts - 1)
-        tried = tried[self.bounds.may_have_room(demand, tried, own.starts)]
-        self.quota.add(use, own.window, -1)
-        allowed = self.quota.allows(use, tried, demand.duration)
-        self.quota.add(use, own.window)
-        if allowed is None:
-            return False
-        hopeful = tried[allowed]
-        idle_from = self.all.gpus[demand.gpu_class].idle_from(own.places, first, own.starts)
-        early = hopeful[hopeful < idle_from]
-        if len(early) and self.first_of(demand, early) is not None:
-            return False
-        return self._first_without(demand, own, hopeful[hopeful >= idle_from]) is None
-
-    def _first_without(self, demand: Demand, own: Fit, tried: Ints) -> int | None:
-        """The first of rising starts, before which a part of the `own` places may be idle, with room once
-        these are freed."""
-        tried = tried[self.bounds.may_have_room(demand, tried, own.starts)]
-        if demand.shape is None:
-            return self.bounds.first_idle(demand, tried, own)
-        return next((at for at in tried.tolist() if self._has_place_without(demand, at, own)), None)
-
-    def _has_place_without(self, demand: Demand, starts: int, own: Fit) -> bool:
-        calendar = self.all.gpus[demand.gpu_class]
-        busy = calendar.busy_without([(own.places, *own.window)], starts, starts + demand.duration)
-        busy = np.where(calendar.pool.allowed((), demand.where), busy, WHOLE_MASK) if demand.where else busy
-        return bool(fits(calendar.pool, demand, busy[None, :])[0])
 
     def _has_place(self, demand: Demand, starts: int) -> bool:
         return self._first_of(demand, np.array([starts], dtype=np.int64)) is not None
@@ -429,6 +370,6 @@ class RoomSearch(HeldSpace):
             found = (self._first_fit(demand, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, bite))
-        if _is_only_room(self.all, demand) and not demand.pin:
+        if is_only_room(self.all, demand) and not demand.pin:
             self.bounds.lack_room(demand, bite[~good])
         return int(bite[int(good.argmax())]) if good.any() else None

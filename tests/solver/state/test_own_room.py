@@ -10,6 +10,7 @@ from solver import Gpu, Snapshot
 from solver.model.demand import Demand, Fit
 from solver.model.inputs import Together
 from solver.state.cycle_state import CycleState
+from solver.state.own_room import is_limited_until, room_before
 from tests.solver.builders import NOON, POLICY, a_held, a_limit, a_snapshot, gpus
 
 STEP = 300
@@ -74,8 +75,8 @@ def test_room_before_an_own_reservation_is_what_a_search_without_it_finds(
             first = NOON + chance.choice((0, 0, 3)) * STEP
             if own.starts <= first:
                 continue
-            is_limited = state.is_limited_until(own, first)
-            has_room, room_at = state.room_before(own.demand, first, own.starts, own)
+            is_limited = is_limited_until(state, own, first)
+            has_room, room_at = room_before(state, own.demand, first, own.starts, own)
             state.free(own)
             found = state.first_between(own.demand, first, own.starts - 1)
             allowed = state.earliest((own.demand,), first, own.starts - 1)
