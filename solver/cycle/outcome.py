@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from solver.cycle.order.lost_guarantees import lost_guarantees
@@ -10,7 +11,7 @@ from solver.cycle.order.strengths import Strengths
 from solver.cycle.relocation_orders import OrderResult
 from solver.cycle.resume_in_place import planned_resume
 from solver.explanation.alternatives import alternatives, next_free
-from solver.explanation.blockers import why_not_yet, why_still_waiting, why_waiting
+from solver.explanation.blockers import why_limited_still, why_not_yet, why_still_waiting, why_waiting
 from solver.explanation.explain import (
     QueueAhead,
     data_placed,
@@ -93,8 +94,10 @@ class Outcome:
         delayed_by: Reason | None = None,
         slow: tuple[Reason, ...] = (),
         chosen: Reason | None = None,
+        room_at: int | None = None,
     ) -> None:
-        """Reserve the fit and assign it, or plan the start.
+        """Reserve the fit and assign it, or plan the start, before which there is room first at `room_at`, if
+        that is known.
 
         A start within the freeze horizon or in a fixed window is assigned, unless its victims need
         no notice yet. `slow`: why other classes are too slow, `chosen`: why it is not the earliest.
@@ -109,7 +112,7 @@ class Outcome:
         is_late = found.starts > state.first_start(request.earliest)
         reasons: tuple[Reason, ...] = (chosen,) if chosen is not None and not is_assigned else ()
         if chosen is None and not self.brief and (not is_assigned or (request.pinned and is_late)):
-            reasons = why_waiting(state, request, found, self.ahead(found.demand.gpu_class))
+            reasons = why_waiting(state, request, found, self.ahead(found.demand.gpu_class), room_at)
         if is_assigned:
             reasons = (*reasons, *_modes_changed(state, found))
         if found.victims and is_due:
@@ -155,14 +158,19 @@ class Outcome:
         self.waits[:] = [each for each in self.waits if each.booking != booking]
         return found
 
-    def keep_start(self, request: Request, kept: Fit, slow: tuple[Reason, ...]) -> None:
-        """Keep a planned start where it is reserved; its room is free, and there is none before."""
+    def keep_start(
+        self, request: Request, kept: Fit, slow: tuple[Reason, ...], room_at: int | None = None
+    ) -> None:
+        """Keep a planned start where it is reserved; its room is free, and there is none before, or first at
+        `room_at`, and quota forbids all that there is."""
         state = self.state
         if kept.starts <= state.frozen_for(kept.demand):
             self.assign(request, kept)
             return
         is_as_asked = kept.starts <= state.first_start(request.earliest)
         why = why_not_yet if is_as_asked else why_still_waiting
+        if room_at is not None:
+            why = partial(why_limited_still, room_at=room_at)
         ahead = self.ahead(kept.demand.gpu_class)
         reasons = () if self.brief else why(state, request, kept, ahead)
         self.rebinding.add(request.booking, kept)

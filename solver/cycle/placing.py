@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from solver.cycle.claims import among_planned
 from solver.cycle.outcome import Outcome
 from solver.cycle.planned_starts import (
+    instants_if_full,
     is_as_asked,
-    is_at_its_earliest,
     is_quiet,
     planned_start_improve,
     unproven_start,
@@ -59,19 +59,28 @@ def _place_soonest(outcome: Outcome, request: Request, kept: Fit, *, is_reserved
         _hold(state, kept, is_reserved=is_reserved)
         outcome.keep_start(request, kept, slow)
         return kept
-    if is_at_its_earliest(state, outcome.preemption, request, kept, demands, is_reserved=is_reserved):
+    instants, room_at = instants_if_full(
+        state, outcome.preemption, request, kept, demands, is_reserved=is_reserved
+    )
+    if instants is not None and not instants:
         _hold(state, kept, is_reserved=is_reserved)
         moved = outcome.rebinding.earlier_than_planned(request, kept)
         if moved is None:
-            outcome.keep_start(request, kept, slow)
+            outcome.keep_start(request, kept, slow, room_at)
             return kept
         return _place_improved(outcome, request, kept, (moved, mark), slow)
     with state.trial(kept.demand.gpu_class) as keep:
-        found = planned_start_improve(state, outcome.preemption, request, kept, is_reserved=is_reserved)
+        found = planned_start_improve(
+            state, outcome.preemption, request, kept, instants, is_reserved=is_reserved
+        )
         if may_move_others(request):
             first = state.first_start(request.earliest)
             found = outcome.rebinding.earlier_with_moves((found.demand,), found, first) or found
-        found = _place_improved(outcome, request, kept, (found, mark), slow)
+        if found is kept and instants is not None:
+            state.put_back(kept)
+            outcome.keep_start(request, kept, slow, room_at)
+            return kept
+        found = _place_improved(outcome, request, kept, (found, mark), slow, room_at)
         if found is not kept or kept.victims:
             keep()
     return found
@@ -109,15 +118,18 @@ def _place_improved(
     kept: Fit,
     better: tuple[Fit, int],
     slow: tuple[Reason, ...],
+    room_at: int | None = None,
 ) -> Fit:
-    """Place what was found, with the mark before it was searched, unless the kept start is as good.
-    Returns what is reserved."""
+    """Place what was found, with the mark before it was searched, unless the kept start is as good, before
+    which there is room first at `room_at`, if that is known. Returns what is reserved."""
     found, mark = better
     is_worse = _is_no_gain(outcome, kept, found) or outcome.is_weaker(request, kept, found)
     if found.starts < kept.starts and is_worse:
         outcome.rebinding.movable.back(mark)
         found = kept
-    outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)))
+    if found is not kept:
+        room_at = None
+    outcome.place(request, found, None, (*slow, *why_original_gpus(request, found)), room_at=room_at)
     return found
 
 

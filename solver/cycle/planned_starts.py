@@ -11,6 +11,7 @@ from solver.model.inputs import WITHIN, Place, PlannedStart, Request, Strength
 from solver.preemption.search import Instants, Preemption
 from solver.reasons.reason import Reason, reason
 from solver.state.cycle_state import CycleState
+from solver.state.own_room import is_limited_until, room_before
 from solver.state.start_times import length_from, not_dearer
 
 STRENGTHS: tuple[Strength, ...] = ("firm", "guaranteed", "expected")
@@ -75,26 +76,34 @@ def own_took_quota(state: CycleState, window: Fit, kept: Mapping[str, Fit]) -> b
 
 
 def planned_start_improve(
-    state: CycleState, preemption: Preemption, request: Request, kept: Fit, *, is_reserved: bool
+    state: CycleState,
+    preemption: Preemption,
+    request: Request,
+    kept: Fit,
+    instants: Instants | None,
+    *,
+    is_reserved: bool,
 ) -> Fit:
-    """The earliest start that is neither later nor ends later than the planned one.
+    """The earliest start that is neither later nor ends later than the planned one. `instants`: those at
+    which pauses may make room where there is certainly none without; None: there may be.
 
     The answer is not reserved, and `kept` is freed if it is.
     """
     first = kept.starts if request.fixed else state.first_start(request.earliest)
-    instants: Instants = {}
+    is_full = instants is not None
     is_as_early = kept.starts <= first and not kept.victims
     if not is_as_early:
         demands, _ = possible_demands(state, demands_of(request))
         demands = not_dearer(request, demands, kept)
-        instants = preemption.instants_before(request, demands, first, kept, is_reserved=is_reserved)
+        if instants is None:
+            instants = preemption.instants_before(request, demands, first, kept, is_reserved=is_reserved)
     if is_reserved:
         state.free(kept)
-    if is_as_early:
+    if is_as_early or instants is None:
         return kept
     if request.durations and not request.fixed:
         request = replace(request, latest=kept.ends)
-    found = preemption.earlier(request, demands, first, kept, instants)
+    found = preemption.earlier(request, demands, first, kept, instants, is_full=is_full)
     return original_gpus_or_earlier(state, request, demands, kept, found) or found or kept
 
 
@@ -125,7 +134,7 @@ def is_quiet(state: CycleState, request: Request, kept: Fit) -> bool:
     return kept.starts > near and state.is_quiet(request.ask.all_classes)
 
 
-def is_at_its_earliest(
+def instants_if_full(
     state: CycleState,
     preemption: Preemption,
     request: Request,
@@ -133,22 +142,30 @@ def is_at_its_earliest(
     demands: Iterable[Demand],
     *,
     is_reserved: bool,
-) -> bool:
-    """True when a planned start certainly can't be earlier: all its classes are full until then,
-    and pauses make too little room. False proves nothing. `demands` are those of all its classes.
+) -> tuple[Instants | None, int | None]:
+    """The instants before a planned start at which pauses may make room, if all its classes are certainly
+    full until then; None proves nothing. Without instants it certainly can't be earlier. `demands` are
+    those of all its classes. Of one class also the first start with room before it, if that is known.
     """
     if request.fixed or request.pinned or request.paused or kept.victims or request.ask.groups:
-        return False
+        return None, None
     first = state.first_start(request.earliest)
     if kept.starts <= first:
-        return False
+        return None, None
     known = [demand for demand in demands if demand.gpu_class in state.pools]
     is_near = kept.starts <= state.frozen_for(kept.demand)
     if is_near and any(each.gpu_class in state.firm.gpus for each in known):
         # It is placed again, and says again what its GPUs have to change.
-        return False
-    is_full = all(state.is_full_until(each, first, kept.starts, is_reserved=is_reserved) for each in known)
-    return is_full and not preemption.instants_before(request, known, first, kept, is_reserved=is_reserved)
+        return None, None
+    own = kept if is_reserved else None
+    room_at = None
+    for demand in known:
+        may_have_room, room_at = room_before(state, demand, first, kept.starts, own)
+        if may_have_room and (room_at is None or known != [kept.demand]):
+            return None, None
+        if may_have_room and (own is None or not is_limited_until(state, own, first)):
+            return None, room_at
+    return preemption.instants_before(request, known, first, kept, is_reserved=is_reserved), room_at
 
 
 def planned_start_reserve(

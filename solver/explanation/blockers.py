@@ -25,8 +25,11 @@ _OUT = frozenset({"hardware_out", "node_unanswering"})
 """The return of such hardware is unknown."""
 
 
-def why_not_at(state: CycleState, demand: Demand, starts: int, ahead: QueueAhead) -> tuple[Reason, ...]:
-    """The blockers of exactly this start; empty when there are none.
+def why_not_at(
+    state: CycleState, demand: Demand, starts: int, ahead: QueueAhead, room_at: int | None = None
+) -> tuple[Reason, ...]:
+    """The blockers of exactly this start; empty when there are none. `room_at`: the first start from then on
+    with room, if it is known.
 
     Room taken only by reservations is a place in the queue; room taken by held work is busy GPUs.
     """
@@ -36,7 +39,8 @@ def why_not_at(state: CycleState, demand: Demand, starts: int, ahead: QueueAhead
         is_full = not found and not state.has_room(demand, starts)
         return (_queued(demand, ahead),) if is_full else tuple(dict.fromkeys(found))
     found = list(_why_not_with_held(state, demand, starts))
-    if not found and not state.has_room(demand, starts):
+    has_room = found or (state.has_room(demand, starts) if room_at is None else room_at == starts)
+    if not has_room:
         found.append(_queued(demand, ahead))
     quota = why_quota(state, demand, starts)
     return (*found, quota) if quota else tuple(found)
@@ -48,15 +52,18 @@ def why_limited(state: CycleState, demand: Demand, first: int, last: int) -> Rea
     return None if room_at is None else why_quota(state, demand, room_at)
 
 
-def why_waiting(state: CycleState, request: Request, found: Fit, ahead: QueueAhead) -> tuple[Reason, ...]:
-    """Why a booking does not start at once, and when each reason ends.
+def why_waiting(
+    state: CycleState, request: Request, found: Fit, ahead: QueueAhead, room_at: int | None = None
+) -> tuple[Reason, ...]:
+    """Why a booking does not start at once, and when each reason ends. `room_at`: the first start with room
+    before it, if that is known.
 
     Room is missing until the planned start, unless a limit holds longer: then the limit comes
     first.
     """
     first = state.first_start(request.earliest)
-    blockers = why_not_at(state, found.demand, first, ahead)
-    room_at = _room_before(state, found, first)
+    blockers = why_not_at(state, found.demand, first, ahead, room_at)
+    room_at = _room_before(state, found, first, room_at)
     if room_at is not None:
         limits = [each for each in blockers if each.check == "quota"]
         if not limits:
@@ -68,12 +75,15 @@ def why_waiting(state: CycleState, request: Request, found: Fit, ahead: QueueAhe
     )
 
 
-def _room_before(state: CycleState, found: Fit, first: int) -> int | None:
-    """The first earlier start with room but without quota; None: only room is missing."""
+def _room_before(state: CycleState, found: Fit, first: int, known: int | None) -> int | None:
+    """The first earlier start with room, if it is without quota; None: only room is missing. `known`: that
+    start, if it is known."""
     demand = found.demand
     if found.starts <= first or all(map(state.quota.has_plenty, state.uses(demand))):
         return None
-    starts = _first_between(state, demand, first, found.starts - 1)
+    starts = known
+    if starts is None:
+        starts = _first_between(state, demand, first, found.starts - 1)
     # Earlier room that quota allows was left out to spare a GPU a change of mode.
     return starts if starts is not None and state.over(demand, starts) is not None else None
 
@@ -95,6 +105,18 @@ def why_still_waiting(
     found = _why_not_with_held(state, kept.demand, first) or (_queued(kept.demand, ahead),)
     quota = _why_quota_of_others(state, kept, first)
     return _waiting(state, request, kept, (*found, quota) if quota else found)
+
+
+def why_limited_still(
+    state: CycleState, request: Request, kept: Fit, ahead: QueueAhead, room_at: int
+) -> tuple[Reason, ...]:
+    """The same for a planned start that is reserved, before which quota forbids all room; `room_at` is the
+    first."""
+    use = state.use(kept.demand)
+    state.quota.add(use, kept.window, -1)
+    found = why_waiting(state, request, kept, ahead, room_at)
+    state.quota.add(use, kept.window)
+    return found
 
 
 def why_not_yet(state: CycleState, request: Request, kept: Fit, ahead: QueueAhead) -> tuple[Reason, ...]:

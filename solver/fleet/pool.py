@@ -27,6 +27,8 @@ Index = npt.NDArray[np.intp]
 Counts = npt.NDArray[Any]
 
 _NEVER = np.iinfo(np.int64).max
+_FEW = 4
+"""So many columns or fewer are found one by one."""
 
 Kind = tuple[Geometry, Mode | None]
 
@@ -91,12 +93,15 @@ class Columns:
         return int(until[order[nth]].max())
 
     def last_of_rows(self, level: Together, until: Ints, count: int, ends: Ints) -> Ints:
-        """For rows × columns: `last_of` each row where that is quick, else a bound of it that is as
-        late as the row's end if it is."""
+        """For rows × columns, which are used up: `last_of` each row where that is quick, else a bound of
+        it that is as late as the row's end if it is."""
         if self.is_quick(level, count):
             return self._quick_last_of(level, until, count)
+        is_any = level == "any" and not self.has_zones
+        if is_any and count <= _FEW:
+            return _nth_largest(until, count)
         idle = until >= ends[:, None]
-        if level == "any" and not self.has_zones:
+        if is_any:
             able: Bools = np.count_nonzero(idle, axis=-1) >= count
         else:
             able = self.has_group(level, idle.view(np.uint8), count)
@@ -109,6 +114,9 @@ class Columns:
     def _quick_last_of(self, level: Together, until: Ints, count: int) -> Ints:
         if count == 1:
             found: Ints = until.max(axis=-1)
+            return found
+        if count * len(self.bounds[level]) == len(self):
+            found = _least_of(until, count).max(axis=-1)
             return found
         is_full = np.diff(self.bounds[level], append=len(self)) == count
         found = np.minimum.reduceat(until, self.bounds[level], axis=-1)[..., is_full].max(axis=-1)
@@ -362,6 +370,25 @@ def pools_of(
         )
         for name in sorted(members)
     }
+
+
+def _least_of(numbers: Ints, size: int) -> Ints:
+    """The smallest of each so many numbers, halves at once while there are halves."""
+    while size % 2 == 0:
+        numbers, size = np.minimum(numbers[..., 0::2], numbers[..., 1::2]), size // 2
+    if size == 1:
+        return numbers
+    found: Ints = np.minimum.reduceat(numbers, np.arange(0, numbers.shape[-1], size), axis=-1)
+    return found
+
+
+def _nth_largest(rows: Ints, count: int) -> Ints:
+    """The largest number of each row but for `count` - 1 others. Rows, of positive numbers, are used up."""
+    every = np.arange(len(rows))
+    for _ in range(count - 1):
+        rows[every, rows.argmax(axis=-1)] = 0
+    found: Ints = rows.max(axis=-1)
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -14,7 +14,7 @@ import numpy as np
 
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Index
-from solver.model.demand import Demand
+from solver.model.demand import Demand, Fit
 from solver.preemption.leaving import Leaving
 from solver.preemption.victim_rules import VictimRules
 from solver.quota.use import Block
@@ -25,6 +25,7 @@ Window = tuple[int, int]
 _Answers = dict[int, tuple[int, bool]]
 """By start the last end until which there may be room, and whether that is the claim's own bound or
 its tenant's."""
+_NEVER = np.iinfo(np.int64).max
 _FEW = 8
 """From so many on, all are added to the quota at once."""
 _OF_ALL = ("lent", "headroom")
@@ -98,17 +99,40 @@ class RoomAfterPauses:
 
     def _for_claim(self, demand: Demand, starts: int) -> int:
         """The same for this claim."""
+        known = self._of_claim(demand, starts)
+        return 0 if known is None else self._last(demand, known)
+
+    def without(self, demand: Demand, starts: Iterable[int], own: Fit) -> list[int]:
+        """Those of the starts, which may be enough until the `own` reservation begins, that may be so for a
+        whole window once it is freed."""
+        if demand.shape is not None or demand.duration > own.demand.duration:
+            return [*starts]
+        return [at for at in starts if self._may_be_enough_without(demand, at, own)]
+
+    def _may_be_enough_without(self, demand: Demand, starts: int, own: Fit) -> bool:
+        known, pool = self._of_claim(demand, starts), self._state.pools[demand.gpu_class]
+        if known is None or not known.any_leaves:
+            return False
+        columns = [pool.column[place.gpu] for place in own.places]
+        until = known.until.copy()
+        its = until[columns]
+        until[columns] = np.where(its == own.starts, _NEVER, its)
+        return pool.last_of(demand.level, until, demand.count) >= self._state.grid.end(
+            starts + demand.duration
+        )
+
+    def _of_claim(self, demand: Demand, starts: int) -> _Known | None:
+        """What is known of this claim; None: nobody is paused for it."""
         claim = self._rules.claim(demand, starts)
         if claim is None:
-            return 0
+            return None
         leaving = self._rules.leaving(claim)
-        known = self._read(
+        return self._read(
             claim.block.use,
             (demand.gpu_class, starts),
             leaving,
             lambda: (each.runner for _, each in leaving.rows()),
         )
-        return self._last(demand, known)
 
     def _last(self, demand: Demand, known: _Known) -> int:
         """The last end until which enough columns can be free, in one group of the level."""

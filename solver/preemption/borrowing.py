@@ -128,11 +128,15 @@ def _together(quota: Quota, borrowed: Iterable[tuple[Row, int]], claims: Sequenc
     """By booking; of a mixed one, all that it borrows in one window. What is never paused is at no
     risk."""
     rows = sorted(borrowed, key=lambda each: each[0].booking)
+    by_class: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_class.setdefault(claim.gpu_class, []).append(claim)
     for (booking, window), of in groupby(rows, key=lambda each: (each[0].booking, each[0].window)):
         mine = list(of)
         units, above = sum(row.use.units for row, _ in mine), sum(more for _, more in mine)
         lasts = _lasts(quota, mine[0][0].use)
-        risks = (at_risk_from(row.use, window, claims) for row, _ in mine if not lasts)
+        pausable = () if lasts else (row.use for row, _ in mine)
+        risks = (at_risk_from(use, window, by_class.get(use.gpu_class, ())) for use in pausable)
         risk = min((each for each in risks if each is not None), default=None)
         yield Borrow(booking, units - above, above, risk, int(lasts))
 
@@ -306,8 +310,11 @@ def _may_start_inside(
         # What fits next to its own planned window fits without that, too.
         if _is_allowed_inside(quota, uses, window):
             return True
-        if not quota.has_hours and state.grid.end(window[1]) <= planned[0]:
-            return False
+        if not quota.has_hours and state.grid.end(planned[0]) == planned[0]:
+            # Before it begins its own planned window takes nothing.
+            before = (window[0], min(window[1], planned[0]))
+            if state.grid.end(window[1]) <= planned[0] or quota.over(uses[0], before) is not None:
+                return False
     for use in uses:
         quota.add(use, planned, -1)
     found = _is_allowed_inside(quota, uses, window)

@@ -174,14 +174,16 @@ class Preemption:
         first: int,
         kept: Fit,
         instants: Instants,
+        *,
+        is_full: bool,
     ) -> Fit | None:
         """A better start than the kept one, which is not reserved now; None: there is none.
 
-        Pauses are tried at these `instants`. The same start without victims is better. When notice
-        is due, so is one with a lower cost.
+        Pauses are tried at these `instants`; if it `is_full`, there is no room before without. The same
+        start without victims is better. When notice is due, so is one with a lower cost.
         """
         last = min(kept.starts - (not kept.victims), last_start(self._state, request))
-        free = earliest_free(self._state, request, demands, first, last)
+        free = None if is_full else earliest_free(self._state, request, demands, first, last)
         before = (kept if free is None else free).starts
         if any((place.gpu, kept.starts) in self._leaving for place in kept.places):
             # Others leave for it already, so nobody else has to.
@@ -237,7 +239,7 @@ class Preemption:
 
     def _hopeful(self, request: Request, demand: Demand, tried: list[int], kept: Fit | None) -> list[int]:
         """Those starts at which victims may make room for the demand; with a `kept` start of its
-        own, which is reserved, only the part of each window before that is examined."""
+        own, which is reserved, the part of each window before that is examined first."""
         if not tried or not all(map(self.victim_rules.may_claim, demand.parts)):
             return []
         if demand.groups:
@@ -247,7 +249,8 @@ class Preemption:
         for starts in self._within_guarantees(request, demand, tried, kept):
             ends = starts + length_from(request, demand.gpu_class, starts)
             windows.append((starts, self._state.grid.end(ends if until is None else min(ends, until))))
-        return self._room.may_be_enough(demand, windows)
+        found = self._room.may_be_enough(demand, windows)
+        return found if kept is None else self._room.without(demand, found, kept)
 
     def _within_guarantees(
         self, request: Request, demand: Demand, tried: list[int], kept: Fit | None

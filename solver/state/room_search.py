@@ -39,7 +39,7 @@ class _WindowState:
     choices: dict[tuple[object, ...], Choice | None]
 
 
-def _is_only_room(occupancy: Occupancy, demand: Demand) -> bool:
+def is_only_room(occupancy: Occupancy, demand: Demand) -> bool:
     """True when GPUs are all that it needs, and none is shared or changes its mode."""
     name = demand.gpu_class
     is_plain = not occupancy.gpus[name].has_shares and not occupancy.modes.may_switch(name)
@@ -120,7 +120,7 @@ class HeldRoom:
 
     def _is_plain(self, demand: Demand) -> bool:
         """True when it is enough to know until when each whole GPU is idle."""
-        return demand.shape is None and not demand.is_bound and _is_only_room(self._all, demand)
+        return demand.shape is None and not demand.is_bound and is_only_room(self._all, demand)
 
     def _idle_until(self, gpu_class: str, starts: int) -> Ints:
         """For each column the second until which held work leaves it idle; no later one than
@@ -321,14 +321,14 @@ class RoomSearch(HeldSpace):
             tried = np.union1d(tried, days[self.bounds.may_have_room(demand, days)])
         allowed = self.quota.allows(use, tried, demand.duration) if len(tried) else None
         hopeful = tried if allowed is None else tried[allowed]
-        if demand.shape is None and _is_only_room(self.all, demand):
+        if demand.shape is None and is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, hopeful)
         starts = self._first_of(demand, hopeful)
         return None if starts is None else self._with_patience(demand, starts, hopeful)
 
     def _with_room(self, demand: Demand, first: int, last: int) -> Ints:
         """Those of `starts_between` at which there may be room."""
-        if _is_only_room(self.all, demand):
+        if is_only_room(self.all, demand):
             return self.bounds.starts_between(demand, first, last)
         tried = self.all.starts_between(demand, first, last)
         return tried[self.bounds.may_have_room(demand, tried)]
@@ -355,20 +355,10 @@ class RoomSearch(HeldSpace):
         return self._first_of(demand, self._with_room(demand, first, last))
 
     def _first_of(self, demand: Demand, tried: Ints) -> int | None:
-        if demand.shape is None and _is_only_room(self.all, demand):
+        if demand.shape is None and is_only_room(self.all, demand):
             return self.bounds.first_idle(demand, tried)
         found = (self._first_fit(demand, chunk) for chunk in chunks(tried, 1))
         return next((starts for starts in found if starts is not None), None)
-
-    def is_full_until(self, demand: Demand, first: int, starts: int, *, is_reserved: bool) -> bool:
-        """True when certainly no window from `first` on that begins before `starts` has room. Where
-        the asker's own reservation begins then, only what is before it counts."""
-        if demand.groups or demand.share is not None or demand.pin:
-            return False
-        if _is_only_room(self.all, demand) and not is_reserved:
-            return not len(self.bounds.starts_between(demand, first, starts - 1))
-        tried, until = self.all.starts_between(demand, first, starts - 1), (starts,) if is_reserved else ()
-        return not self.bounds.may_have_room(demand, tried, *until).any()
 
     def _has_place(self, demand: Demand, starts: int) -> bool:
         return self._first_of(demand, np.array([starts], dtype=np.int64)) is not None
@@ -380,6 +370,6 @@ class RoomSearch(HeldSpace):
             found = (self._first_fit(demand, each) for each in hopeful[:, None])
             return next((starts for starts in found if starts is not None), None)
         good = fits(self.pools[demand.gpu_class], demand, *self.all.busy(demand, bite))
-        if _is_only_room(self.all, demand) and not demand.pin:
+        if is_only_room(self.all, demand) and not demand.pin:
             self.bounds.lack_room(demand, bite[~good])
         return int(bite[int(good.argmax())]) if good.any() else None

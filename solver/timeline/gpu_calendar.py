@@ -117,7 +117,7 @@ class GpuCalendar:
             return True
         taken: dict[int, int] = {}
         rows = self._rows(starts, ends)
-        run = None if rows[1] is not None else self._run(places)
+        run = None if rows[1] is not None else self.run(places)
         if run is not None:
             return not int(np.bitwise_or.reduce(rows[0][:, run], axis=None)) & WHOLE_MASK
         for place in places:
@@ -154,7 +154,7 @@ class GpuCalendar:
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
-        run, until = self._run(places), self.grid.end(ends)
+        run, until = self.run(places), self.grid.end(ends)
         if run is not None:
             rows[:, run] |= _WHOLE
             if self._next is not None:
@@ -203,7 +203,7 @@ class GpuCalendar:
         self.version += 1
         within = self._steps.cut(starts, ends)
         rows = self._steps.values[within]
-        run = self._run(places)
+        run = self.run(places)
         if run is not None:
             rows[:, run] &= _NOT_WHOLE
             if self._next is not None:
@@ -278,7 +278,7 @@ class GpuCalendar:
         shares = self._shares
         return masks, None if shares is None else shares.values[shares.rows(starts, ends)]
 
-    def _run(self, places: Sequence[Place]) -> Run | None:
+    def run(self, places: Sequence[Place]) -> Run | None:
         """The columns of whole GPUs, adjacent ones as a slice, which are read and written at once;
         None: not all are whole."""
         known = self._runs.get(id(places))
@@ -319,6 +319,29 @@ def _taken(rows: tuple[Masks, Ints | None], column: int) -> int:
         return int(mask)
     shared = np.maximum.reduce(shares[:, column], initial=0)
     return int(_joined(mask[None], shared[None])[0])
+
+
+def idle_from(calendar: GpuCalendar, places: Sequence[Place], first: int, starts: int) -> int:
+    """The first second, not before `first`, from which on some of what the places take is idle until
+    `starts`, where a row begins."""
+    steps, pool = calendar.steps, calendar.pool
+    last = steps.row(starts)
+    values = steps.values[steps.row(first) : last]
+    run = calendar.run(places)
+    if run is not None:
+        taken = values[:, run] != 0
+    else:
+        bits = [(pool.column[p.gpu], bit) for p in places for bit in _bits(pool.mask_of(p))]
+        taken = (values[:, [at for at, _ in bits]] & np.array([bit for _, bit in bits], np.uint16)) != 0
+    if taken[-1].all():
+        return starts
+    since = np.where(taken.any(axis=0), taken[::-1].argmax(axis=0), last)
+    return max(first, int(steps.times[max(0, last - int(since.max()))]))
+
+
+def _bits(mask: int) -> list[int]:
+    """The bits of a mask, one by one."""
+    return [1 << number for number in range(mask.bit_length()) if mask >> number & 1]
 
 
 def _joined(masks: Masks, shared: Ints) -> Masks:

@@ -83,8 +83,8 @@ class NextTaken:
             self._forget()
         missing = sorted({instant for instant in instants if instant not in self._row})
         if len(missing) <= _FEW:
-            each = np.array([self._read_one(instant) for instant in missing])
-            self._append(np.array(missing, dtype=np.int64), each)
+            for instant in reversed(missing):
+                self._append(np.array([instant], dtype=np.int64), self._read_one(instant)[None, :])
             return
         # Later searches ask for what follows.
         begins = self._steps.times[int(rows[0]) : int(rows[-1]) + 1 + _ROWS_AHEAD]
@@ -102,8 +102,13 @@ class NextTaken:
 
     def _read_one(self, instant: int) -> Ints:
         """The same for all columns and one instant."""
-        at = int(self._steps.times.searchsorted(instant, side="right")) - 1
-        return np.maximum(self._from(at, np.arange(self._steps.values.shape[1])), instant)
+        steps = self._steps
+        at = int(steps.times.searchsorted(instant, side="right")) - 1
+        following = self._row.get(int(steps.times[at + 1])) if at + 1 < len(steps.times) else None
+        if following is not None:
+            found: Ints = np.where(steps.values[at] != 0, instant, self._next[following])
+            return found
+        return np.maximum(self._from(at, np.arange(steps.values.shape[1])), instant)
 
     def _read(self, instants: Ints, columns: Run) -> Ints:
         steps = self._steps

@@ -3,14 +3,18 @@
 from random import Random
 
 import numpy as np
+import pytest
 
+from solver import Gpu
 from solver.fleet.pool import LEVELS, Columns
 from tests.solver.builders import gpus
 
+UNEQUAL = (*gpus(8), *gpus(4, node="n2"), *gpus(8, node="n3", rack="r2"), *gpus(3, node="n4", rack="r2"))
 
-def test_the_last_end_is_that_of_the_best_group_for_any_count() -> None:
+
+@pytest.mark.parametrize("fleet", [UNEQUAL, (*gpus(6), *gpus(6, node="n2")), (*gpus(8), *gpus(8, node="n2"))])
+def test_the_last_end_is_that_of_the_best_group_for_any_count(fleet: tuple[Gpu, ...]) -> None:
     chance = Random(6)  # noqa: S311  made-up seconds
-    fleet = (*gpus(8), *gpus(4, node="n2"), *gpus(8, node="n3", rack="r2"), *gpus(3, node="n4", rack="r2"))
     pool = Columns(fleet)
     for _ in range(50):
         until = np.array([chance.choice((0, 0, chance.randint(1, 90))) for _ in fleet], dtype=np.int64)

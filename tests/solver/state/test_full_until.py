@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solver import Gpu, Limit, Plan, Policy, Snapshot, encode, solve
+from solver.cycle import planned_starts
 from solver.fleet.fragmentation import Ints
 from solver.fleet.pool import Columns
 from solver.model.demand import Demand
@@ -19,6 +20,7 @@ from solver.preemption.after_pauses import RoomAfterPauses
 from solver.quota.quota import Quota
 from solver.quota.use import Use
 from solver.rebinding import strategies
+from solver.state import own_room
 from solver.state.cycle_state import CycleState
 from solver.state.room_bounds import RoomBounds
 from solver.state.room_search import HeldRoom, RoomSearch
@@ -63,8 +65,10 @@ def for_minutes(minutes: int, count: int = 1) -> Demand:
 
 
 def is_full(state: CycleState, demand: Demand, minutes: int, *, is_reserved: bool = False) -> bool:
+    """What is known without a search; with a reservation that begins at the end, of what is before it."""
     until = NOON + minutes * MINUTE
-    return state.is_full_until(demand, NOON, until, is_reserved=is_reserved)
+    tried = state.all.starts_between(demand, NOON, until - 1)
+    return not state.bounds.may_have_room(demand, tried, *((until,) if is_reserved else ())).any()
 
 
 def searched(state: CycleState, demand: Demand) -> CycleState:
@@ -150,12 +154,14 @@ def slowly(site: Snapshot, policy: Policy, patch: pytest.MonkeyPatch) -> Plan:
     with patch.context() as without:
         without.setattr(RoomBounds, "may_have_room", lambda _, __, starts, *___: starts >= 0)
         without.setattr(RoomSearch, "_with_room", every_start)
+        without.setattr(planned_starts, "room_before", lambda *_: (True, None))
         without.setattr(HeldRoom, "_is_plain", lambda *_: False)
         without.setattr(Columns, "is_quick", lambda *_: False)
         without.setattr(Quota, "has_plenty", lambda *_: False)
-        without.setattr(GpuCalendar, "_run", lambda *_: None)
+        without.setattr(GpuCalendar, "run", lambda *_: None)
         without.setattr(strategies, "_would_fit", lambda *_: True)
         without.setattr(RoomAfterPauses, "may_be_enough", lambda _, __, windows: [at for at, _ in windows])
+        without.setattr(RoomAfterPauses, "without", lambda _, __, starts, *___: starts)
         without.setattr(Quota, "lasting_allows", lambda *_: None)
         without.setattr(CycleState, "trial", forgetting)
         return solve(site, policy)
@@ -281,6 +287,7 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 ) -> None:
     names = (
         "full",
+        "limited",
         "searched",
         "quota",
         "near",
@@ -300,12 +307,15 @@ def test_the_control_every_shortcut_is_taken_on_a_crowded_site(
 
         return call
 
-    monkeypatch.setattr(RoomSearch, "is_full_until", counted("full", RoomSearch.is_full_until, bool))
+    full = counted("full", own_room.room_before, lambda answer: not answer[0])
+    monkeypatch.setattr(planned_starts, "room_before", full)
+    limited = counted("limited", own_room.is_limited_until, bool)
+    monkeypatch.setattr(planned_starts, "is_limited_until", limited)
     fewer = counted("searched", RoomBounds.starts_between, lambda starts: not len(starts))
     monkeypatch.setattr(RoomBounds, "starts_between", fewer)
     monkeypatch.setattr(Quota, "is_never_over", counted("quota", Quota.is_never_over, bool))
     monkeypatch.setattr(Quota, "has_plenty", counted("plenty", Quota.has_plenty, bool))
-    monkeypatch.setattr(GpuCalendar, "_run", counted("run", GpuCalendar._run, lambda run: run is not None))
+    monkeypatch.setattr(GpuCalendar, "run", counted("run", GpuCalendar.run, lambda run: run is not None))
     lasting = counted("lasting", Quota.lasting_allows, lambda ok: ok is not None and not ok.all())
     monkeypatch.setattr(Quota, "lasting_allows", lasting)
     near = counted("near", strategies._would_fit, lambda fits: not fits)
@@ -324,7 +334,7 @@ def test_the_control_a_planned_start_that_is_said_to_be_at_its_earliest_is_not_m
     request = a_request(planned=a_planned_start(2 * HOUR, 1, whole("n1-0")))
     site = a_snapshot(request, fleet=gpus(1))
     assert [row.starts for row in solve(site, POLICY).assigns] == [NOON]
-    monkeypatch.setattr(RoomSearch, "is_full_until", lambda *_, **__: True)
+    monkeypatch.setattr(planned_starts, "room_before", lambda *_: (False, None))
     assert [row.starts for row in solve(site, POLICY).waits] == [NOON + 2 * HOUR]
 
 
