@@ -18,6 +18,7 @@ from allocation.models import Node, Rack, Zone
 from allocation.models.fleet.zones import HOURS, SLUG
 from allocation.queries.fleet.catalogue import ask_catalogue
 from allocation.queries.fleet.reported import MOST_SCRATCH_GB
+from allocation.services.nodes.fleet import node_audit
 from allocation.words.refusals import refusal_text
 from tenants.access import PlatformActor
 from tenants.audit import platform_record
@@ -201,7 +202,7 @@ def storage_set(*, actor: PlatformActor, node: str, terms: StorageTerms, now: da
     empty one takes what is reported.
 
     Raises:
-        Refused: `not_found` or `scratch_is_local`.
+        Refused: `not_found`, `scratch_is_local` or `not_your_nodes`.
     """
     if terms.scratch_gb and terms.storage != "local":
         raise invalid("scratch_is_local", refusal_text("scratch_is_local"), "scratch_gb")
@@ -218,9 +219,7 @@ def storage_set(*, actor: PlatformActor, node: str, terms: StorageTerms, now: da
         row.save(update_fields=[*before])
         after = {name: getattr(row, name) for name in before}
         if before != after:
-            platform_record(
-                actor.user_id, "node.storage_set", ("node", node), now, before=before, after=after
-            )
+            node_audit(actor, row, "node.storage_set", now, before=before, after=after)
     return row
 
 

@@ -26,7 +26,7 @@ from allocation.models import (
 )
 from allocation.rules.nodes.node_policy import NodePolicy, node_policy_of
 from allocation.services.nodes.inventories import inventory_apply, inventory_of
-from allocation.services.nodes.reach import nodes_check
+from allocation.services.nodes.reach import Operator, id_of, nodes_check
 from allocation.services.nodes.redis_accounts import (
     account_password,
     account_url,
@@ -246,7 +246,7 @@ def node_approve(*, operator: User, node: Node, now: datetime) -> None:
 
 
 def node_audit(
-    operator: User | None,
+    operator: Operator | None,
     node: Node,
     action: str,
     now: datetime,
@@ -261,7 +261,7 @@ def node_audit(
     """
     nodes_check(operator, Node.objects.filter(id=node.id))
     platform_record(
-        operator_id=operator.id if operator else None,
+        operator_id=id_of(operator),
         action=action,
         target=("node", node.name),
         now=now,

@@ -1,18 +1,30 @@
 """Which nodes are an operator's, whose role is limited to GPU classes, or to racks and pools."""
 
+from typing import TypeAlias
+
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from allocation.models import Gpu, Node
 from allocation.words.refusals import refusal_text
+from tenants.access import PlatformActor
 from tenants.models import User
 from tenants.platform.errors import Refused
 from tenants.queries import rights_of_operator, site_operators
 from tenants.rules.operator_roles import CLASS, POOL, Rights, role_words
 
+Operator: TypeAlias = User | PlatformActor
+"""An operator, as pages and services have them."""
 
-def nodes_check(operator: User | None, nodes: QuerySet[Node]) -> None:
+
+def id_of(operator: Operator | None) -> int | None:
+    """Returns the account of an operator; None: the portal."""
+    return operator.user_id if isinstance(operator, PlatformActor) else operator.pk if operator else None
+
+
+def nodes_check(operator: Operator | None, nodes: QuerySet[Node]) -> None:
     """Raises Refused `not_your_nodes` unless the operator may act on each of the nodes."""
-    refusal = None if operator is None else nodes_refusal(rights_of_operator(operator.pk), nodes)
+    operator_id = id_of(operator)
+    refusal = None if operator_id is None else nodes_refusal(rights_of_operator(operator_id), nodes)
     if refusal is not None:
         raise refusal
 

@@ -1,5 +1,7 @@
 """Giving, approving and ending roles of operators, and what a limit to classes or racks leaves."""
 
+import ast
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from uuid import uuid4
@@ -14,6 +16,7 @@ from allocation.features.operator_roles.services import (
     operator_role_end,
     operator_role_give,
 )
+from allocation.features.zones.services import StorageTerms, storage_set
 from allocation.models import Node, Rack
 from allocation.services.nodes.fleet import node_key_rotate
 from allocation.services.operate.drain import node_drain
@@ -30,6 +33,7 @@ from tests.api.builders import a_site, a_token, some_hardware
 from tests.builders import a_gpu_class, a_session, a_user, actor_now, an_operator
 from tests.builders_allocation import HOUR
 from tests.roles import as_owner, as_system
+from tests.servers.servers import ROOT
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -207,6 +211,12 @@ def test_a_role_of_classes_or_racks_acts_on_their_nodes_only() -> None:
         acts: tuple[Callable[[], object], ...] = (
             lambda: node_drain(operator=operator, node=node, reason="fans", now=NOW),  # noqa: B023
             lambda: maintenance_plan(operator=operator, terms=terms, now=NOW - timedelta(seconds=1)),  # noqa: B023
+            lambda: storage_set(
+                actor=PlatformActor.of(operator),  # noqa: B023
+                node=node.name,
+                terms=StorageTerms(storage="local", scratch_gb=number + 1),  # noqa: B023
+                now=NOW,
+            ),
         )
         for act in acts:
             if (role, name) in theirs:
@@ -218,6 +228,21 @@ def test_a_role_of_classes_or_racks_acts_on_their_nodes_only() -> None:
     assert _code(lambda: node_key_rotate(operator=an_operator("r", "read_only"), node=node, now=NOW)) in (
         "not_your_nodes",
         "node_not_enrolled",
+    )
+
+
+def test_acts_on_nodes_are_logged_by_what_checks_whose_nodes_they_are() -> None:
+    """`platform_record` checks nobody's reach."""
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "allocation").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) == "platform_record"
+        and re.search(r"\('(node|gpu)',", ast.unparse(call))
+    }
+    assert found == {"allocation/services/nodes/fleet.py"}, (
+        "call node_audit, which checks the operator's reach"
     )
 
 

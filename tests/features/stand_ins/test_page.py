@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from allocation.features.stand_ins.models import StandIn
 from tenants.web.step_up import DANGEROUS
-from tests.api.builders import Site
+from tests.api.builders import Site, said
 from tests.roles import as_system
 from tests.web.flat import flat
 
@@ -54,6 +54,16 @@ def test_a_lead_names_and_ends_a_stand_in(site: Site) -> None:
     answer = lead.post(PAGE, {"act": "end", "stand_in": str(row.id)}, follow=True)
     assert "does not decide for" in flat(answer.content.decode())
     assert "No stand-in" in flat(answer.content.decode())
+
+
+def test_what_a_page_made_ends_by_rest_within_the_same_second(site: Site) -> None:
+    lead = reader(site, "lead")
+    for _ in range(3):
+        assert named(lead, person="vera", until=day(3)).status_code == 302
+        with as_system():
+            row = StandIn.objects.get(ended=None)
+        ended = site.lead.post(f"stand-ins/{row.id}/end")
+        assert (ended.status_code, said(ended)["id"]) == (200, str(row.id))
 
 
 @pytest.mark.parametrize(
