@@ -28,7 +28,7 @@ CODE := portal tenants billing allocation solver agent wire gpu_client devtools 
 # Keeps what Python compiles, for all processes that the tests start (docs/decisions/tests.md).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs site lock packages browser slurm etcd kubectl failover
+.PHONY: demo notebook wheel clean-demo test test-all random test-most test-faults test-pure collected test-long test-containers test-engines test-trainers mutants check audit bench screens docs openapi migration site lock packages browser slurm etcd kubectl failover
 .DEFAULT_GOAL := demo
 
 demo: $(RUNTIME)
@@ -132,9 +132,17 @@ bench: $(TESTING)
 screens: $(TESTING) browser
 	$(BIN)/python -m tests.browser.screens
 
-# Draws the layers of docs/architecture.md from the contracts of pyproject.toml.
-# What pages say of the code, drawn anew.
-docs: $(TESTING)
+# The next migration of each app whose models changed: NAME=people makes 0010_people.
+migration: $(TESTING)
+	DJANGO_SETTINGS_MODULE=tests.settings_for_types $(BIN)/python manage.py makemigrations $(if $(NAME),--name $(NAME))
+
+# REST's description, as the code has it.
+openapi: $(TESTING)
+	DJANGO_SETTINGS_MODULE=tests.settings_for_types $(BIN)/python manage.py spectacular --validate --fail-on-warn \
+	  --file docs/openapi.yaml
+
+# What pages say of the code, drawn anew: layers, features, the data model, REST.
+docs: $(TESTING) openapi
 	$(BIN)/python -m tests.docs.architecture
 	$(BIN)/python -m tests.docs.data_model
 

@@ -14,15 +14,13 @@ from tenants.models import ChatChannel, KnownPerson, Notification
 from tenants.platform.wall import tenant_tx
 from tenants.services import TokenLimits, token_create
 from tests.api.builders import Api, Site, row_counts, said
+from tests.api.frame.route_names import NOBODYS, UNGUARDED, filled
 from tests.api.frame.test_tenant_matrix import (
     BODIES,
     GOOD,
-    NOBODYS,
     REVISED,
-    UNGUARDED,
     _loopback_is_allowed,
     calls,
-    filled,
     routes,
     theirs,
     undone,

@@ -13,7 +13,7 @@ from tenants.models import ApiToken, AuditEntry, Scope
 from tenants.platform.wall import tenant_tx
 from tenants.services import TokenLimits, token_create
 from tests.api.builders import Api, Site, row_counts, said
-from tests.api.frame.test_tenant_matrix import NOBODYS, UNGUARDED, filled
+from tests.api.frame.route_names import NOBODYS, UNGUARDED, filled
 from tests.builders import a_member
 
 GOOD = {"project": "folding", "request": "1 h100 for 10m"}
