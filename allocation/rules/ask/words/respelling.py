@@ -49,7 +49,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"(?:at the )?earliest(?: at| from)?(?= \d)|frühestens(?: ab| um)?", "not before"),
     (r"but(?= (?:not before|no earlier|only after|after) )", "please"),
     (r"whichever(?: one)? is (?:free |available )?(?:first|earlier|earliest|sooner|soonest)", "please"),
-    (r"for (?:an?|one|1) week(?= from )", "for 7 days"),
+    (r"(?:for|für|fuer) (?:an?|one|1|eine) (?:week|woche)(?= (?:from|ab|vom|von) )", "for 7 days"),
     (r"(?:die |eine )?ganze woche", "7 days"),
     (r"24/7|around the clock|rund um die uhr", "nonstop"),
     (r"gpu[- ]stunden?", "gpu-hours"),
@@ -201,6 +201,19 @@ def _clock(found: re.Match[str]) -> str:
     return f"{int(re.sub(r'[^0-9]', '', hour)):02}:{int(minute):02}"
 
 
+def _clocks(found: re.Match[str]) -> str:
+    """`1 bis 4 uhr` as `01:00 until 04:00`: both hours are those of the whole day."""
+    first, word, last = re.split(r"\s*(-|bis|und)\s*", found[0].removesuffix("uhr").rstrip(), maxsplit=1)
+    hour, minute = (*re.findall(r"\d+", last), "0")[:2]
+    joint = {"-": "-", "bis": " until ", "und": " and "}[word]
+    return f"{int(first):02}:00{joint}{int(hour):02}:{int(minute):02}"
+
+
+def _decimal(found: re.Match[str]) -> str:
+    """`0,25 h100` as `0.25 h100`."""
+    return found[0].replace(",", ".")
+
+
 def _hours(found: re.Match[str]) -> str:
     """`14h-16h30` as `14:00-16:30`."""
     ends = re.findall(r"(\d{1,2})h(\d\d)?", found[0])
@@ -328,7 +341,13 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\d{1,2}\.\d{2}\s?-\s?\d{1,2}\.\d{2}(?!\d|\.)", lambda found: found[0].replace(".", ":")),
     (r"\d{1,2}\.?\s?-\s?\d{1,2}\.\s?\d{1,2}\.", _days_of_month),
     (r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?(?:z|\+\d{2}:\d{2})", _instant),
+    (
+        r"(?<!:)\d{1,2}\s?(?:-|bis)\s?\d{1,2}(?:[.:]\d{2})?\s*uhr|"
+        r"(?<=zwischen )\d{1,2} und \d{1,2}(?:[.:]\d{2})?\s*uhr",
+        _clocks,
+    ),
     (r"\d{1,2}[.:]\d{2}\s*uhr|\d{1,2}\s*uhr\s*\d{2}(?![\d.:-])|\d{1,2}\s*uhr", _clock),
+    (r"0,\d{1,3}(?= ?(?:gpu|[a-z]+\d))", _decimal),
     (r"\d{1,2}h(?:\d\d)?\s?-\s?\d{1,2}h(?:\d\d)?", _hours),
     (
         rf"(?:{_DAY})\s?(?:-|bis)\s?(?:{_DAY})|{_SHORT_DAY}\s?-\s?{_SHORT_DAY}|"
