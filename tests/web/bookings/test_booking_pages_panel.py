@@ -487,7 +487,7 @@ def test_the_cheapest_option_comes_first_where_the_line_asks_for_it() -> None:
 def test_a_start_that_is_too_far_ahead_has_the_latest_one_as_a_button_above_the_fields() -> None:
     member = panel_site()
     page = asked(member, q="1 h100 2h on 1 jan 2099 9:00")
-    assert "start at most 28 days from now; the latest start is" in page
+    assert "start at most 28 days from now; the latest start at that time of day is" in page
     assert re.search(r"data-example>See prices for \w{3} \d+ \w{3}( \d{4})? \d\d:\d\d</a>", page)
     assert page.index("start at most 28 days") < page.index(
         'id="f-class"' if 'id="f-class"' in page else "<fieldset"
