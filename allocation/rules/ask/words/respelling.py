@@ -100,6 +100,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ein paar", "a few"),
     (rf"vor(?= (?:dem )?(?:\d|{_DAY}))", "before"),
     (rf"nach(?= (?:dem )?(?:\d|{_DAY}))", "after"),
+    (r"nicht vor", "not before"),
     (r"nicht|keine?[nrm]?", "not"),
     (r"außer", "except"),
     (r"ohne", "without"),
