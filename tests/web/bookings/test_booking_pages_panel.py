@@ -13,11 +13,10 @@ from allocation.models import Node, Series, WorkSpeed
 from allocation.rules.ask import AskDocument, Catalogue, ClassEntry, parse_ask
 from allocation.rules.ask.line.text import document_text, duration_text
 from billing.rules import Period
-from billing.services import budget_set
 from tenants.models import Membership, Quota, Role
 from tenants.web.frame import zone_of
 from tests.builders import a_member, a_project, a_tenant
-from tests.roles import as_owner, as_system
+from tests.roles import as_system
 from tests.web.bookings.panel import OPTION, asked, bookings_of, form_of, panel_client, panel_site
 from tests.web.flat import flat
 
@@ -32,37 +31,6 @@ def test_a_line_of_text_is_answered_with_a_price_and_its_effect_on_the_budget() 
     assert "€57.60" in page
     assert "€942.40 left after this" in page
     assert re.search(r'data-button="Book \d\d:\d\d – .*\d\d:\d\d for €57\.60"', page)
-
-
-@pytest.mark.django_db
-def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
-    today = timezone.now().date()
-    last = today + timedelta(days=4)
-    member = panel_site(period=Period(today, last + timedelta(days=1)))
-    member.user.time_zone = "UTC"
-    with as_owner():
-        member.user.save()
-    with as_system():
-        rest = Period(last + timedelta(days=1), last + timedelta(days=9))
-        budget_set(
-            actor_id=None, project=member.project, period=rest, amount=Decimal(100), now=timezone.now()
-        )
-    page = asked(member, q=f"2 h100 24h at 06:00 on {last}")
-    assert "€230.40" in page, "the whole price"
-    assert "€827.20 left after this" in page, "18 of 24 hours are in the period"
-    assert "€57.60 more is for days after" in page
-
-
-@pytest.mark.django_db
-def test_days_without_a_budget_have_the_sentence_of_the_refusal_and_no_button() -> None:
-    today = timezone.now().date()
-    member = panel_site(period=Period(today, today + timedelta(days=4)))
-    page = asked(member, q=f"2 h100 2h at 09:00 on {today + timedelta(days=7)}")
-    assert re.search(
-        r"Protein folding has no budget from \d+ \w+ \d{4} 09:00 \w+ on\. An admin can set one", page
-    )
-    assert OPTION.search(page) is None
-    assert "Wait for it" not in page
 
 
 @pytest.mark.django_db
