@@ -134,7 +134,11 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ganztägig|ganztags|(?:den )?ganzen tag", "all day"),
     (r"(?:das |dieses )?ganzen?s? wochenende", "all weekend"),
     (r"wochenende", "weekend"),
-    (rf"am(?=\s+(?:{_DAY}|wochenende|\d{{1,2}}\.))", "on"),
+    # In English, `am` is a half of the day.
+    (
+        rf"am(?=\s+(?:{_DAY}|wochenende|\d{{1,2}}\.|(?:nächste|naechste|kommende)[nr]|diese[mn]))",
+        "on",
+    ),
     (r"eineinhalb|anderthalb", "1.5"),
     (r"zweieinhalb", "2.5"),
     (r"dreieinhalb", "3.5"),
@@ -373,6 +377,7 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         rf"(?:den|der|dem|am) \d{{1,2}}\.(?!\d|\s?\d{{1,2}}\.\d|\s?{_MONTH_WORDS}|\s?weihnacht)",
         _day_of_month,
     ),
+    (rf"am {_SHORT_DAY}(?=\s|$)", lambda found: f"on {_days(found)}"),
     (rf"(?:{_DAY})(?:{'|'.join(_PARTS)})s?", _part_of_day),
     (
         rf"(?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})(?: (?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})){{2,6}}",
