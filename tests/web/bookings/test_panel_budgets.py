@@ -23,11 +23,11 @@ def test_the_effect_counts_only_what_the_days_of_the_budget_pay() -> None:
     member.user.time_zone = "UTC"
     with as_owner():
         member.user.save()
+    project = member.project
+    assert project is not None
     with as_system():
         rest = Period(last + timedelta(days=1), last + timedelta(days=9))
-        budget_set(
-            actor_id=None, project=member.project, period=rest, amount=Decimal(100), now=timezone.now()
-        )
+        budget_set(actor_id=None, project=project, period=rest, amount=Decimal(100), now=timezone.now())
     page = asked(member, q=f"2 h100 24h at 06:00 on {last}")
     assert "€230.40" in page, "the whole price"
     assert "€827.20 left after this" in page, "18 of 24 hours are in the period"
