@@ -53,7 +53,7 @@ _SENTENCES: dict[str, Sentence] = {
     ): "Spend per unit of progress can notify or pause, in the budget of a campaign with a limit of it.",
     "unit_limit": "Only the budget of a campaign limits the spend per unit, and a unit has a name.",
     "rung_twice": "The budget has this alert or limit already.",
-    "no_budget": "%(project)s has no budget from %(day)s %(gap)s on. An admin can set one%(rest)s.",
+    "no_budget": "%(project)s has no budget from %(since)s %(until)s. An admin can set one%(rest)s.",
     "budget_exceeded": (
         "%(budget)s has %(left)s left for %(period)s; this needs %(needs)s. %(raiser)s can raise "
         "the budget; a shorter or smaller booking, a cheaper tier or a slice needs less."

@@ -77,9 +77,10 @@ _SENTENCES: dict[str, Callable[[Facts], str] | Sentence] = {
     "impossible_profile": "%(classes)s GPUs have no slice %(profile)s.",
     "window_past": "This window has already begun. Leave out the start to begin as soon as possible.",
     "too_long": "A booking in the tier %(tier)s may last %(longest)s at most.",
-    (
-        "advance_window"
-    ): "Bookings in the tier %(tier)s start at most %(ahead)s from now; the latest start is %(latest)s.",
+    "advance_window": (
+        "Bookings in the tier %(tier)s start at most %(ahead)s from now; "
+        "the latest start%(of)s is %(latest)s."
+    ),
     "beyond_horizon": (
         "The policy plans no booking more than %(horizon)s ahead, whatever a tier allows. An "
         "operator can raise the planning horizon of the policy."

@@ -143,6 +143,12 @@ def new_holds_check(*, tenant_id: UUID, project_id: UUID, requests: Sequence[Hol
         raise budget_exceeded(shares)
 
 
+def uncovered_refusal(*, tenant_id: UUID, project_id: UUID, request: HoldRequest) -> Refused | None:
+    """Returns the refusal `no_budget` that a new hold would get, for quotes."""
+    _, refused = _shares(tenant_id, project_id, [request])
+    return refused.get(request.reference)
+
+
 def _restraints(
     parts: Mapping[UUID, Sequence[BudgetShare]], rungs: Sequence[Guardrail], now: datetime
 ) -> dict[UUID, str]:

@@ -1,7 +1,7 @@
 """Holds, charges, budgets: what the ledger allows, and that it adds up."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID, uuid4
 
@@ -274,6 +274,19 @@ def test_the_moment_without_a_budget_is_said_in_the_reader_s_zone(zone: str, mom
     assert moment in refusal.value.sentence
     assert refusal.value.numbers["from"] == "2026-12-01"
     assert refusal.value.numbers["at"] == "2026-12-01T00:00:00+00:00"
+
+
+def test_days_between_two_budgets_are_without_one_until_the_next_begins() -> None:
+    project = a_project()
+    a_budget(project, "100")
+    a_budget(project, "100", Period(date(2027, 2, 1), date(2027, 3, 1)))
+    for starts in (datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 31, 9, tzinfo=UTC)):
+        with pytest.raises(Refused) as refusal:
+            a_hold(project, "1", starts=starts, ends=starts + timedelta(hours=2))
+        assert "UTC until 1 Feb 2027 00:00 UTC. An admin" in refusal.value.sentence
+    with pytest.raises(Refused) as refusal:
+        a_hold(project, "1", starts=datetime(2027, 3, 1, tzinfo=UTC), ends=datetime(2027, 3, 2, tzinfo=UTC))
+    assert "from 1 Mar 2027 00:00 UTC on. An admin" in refusal.value.sentence
 
 
 def test_a_hold_of_nothing_writes_nothing() -> None:

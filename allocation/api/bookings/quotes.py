@@ -208,7 +208,8 @@ class QuoteOut(serializers.Serializer[Any]):
     ask = serializers.SerializerMethodField(help_text="The request in its structured form.")
     options = OptionOut(many=True)
     blocking = serializers.CharField(
-        allow_null=True, help_text="Why there is no option. Null if there are options."
+        allow_null=True,
+        help_text="Why the request is not possible as asked; options, if there are any, differ from it.",
     )
     waits = serializers.BooleanField(
         help_text="True if a booking would wait in the queue without a planned start."

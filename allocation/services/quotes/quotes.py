@@ -4,10 +4,10 @@ last run of an array."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 from allocation.models import Booking, PolicyVersion
@@ -34,8 +34,9 @@ from allocation.words.reasons import sentence
 from billing.price_books import PriceShelf
 from billing.queries import BudgetFigures, tightest_figures
 from billing.rules import money_text
-from billing.services import campaign_to_charge
+from billing.services import HoldRequest, campaign_to_charge
 from billing.services.guardrails import STOPPING, new_bookings_refusal, restraints_of
+from billing.services.holds import uncovered_refusal
 from solver import (
     Availability,
     Option,
@@ -63,6 +64,7 @@ class Quote:
     of the organisation decides when it is booked. A booking with `lock` keeps these prices until
     `expires`. `lengths`: of a kind of work on each class. `advice`: what finished runs of its
     workload say. `diverted`: why the project's choice puts the cheapest class first.
+    `is_stopped`: money refuses it, or lets it wait, whatever is free.
     """
 
     options: tuple[QuoteOption, ...]
@@ -76,6 +78,12 @@ class Quote:
     workload: str = ""
     advice: tuple[Advice, ...] = ()
     diverted: str = ""
+    is_stopped: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether GPUs are what is missing."""
+        return bool(self.blocking) and not self.is_stopped
 
 
 def quote_make(
@@ -114,6 +122,8 @@ def quote_make(
     starts = options[0].starts if options else admission.not_before
     # A booking that is made already keeps its place.
     stopped = None if without else _stopped(project, actor, campaign_id, starts, restraints)
+    if stopped is None and not without:
+        stopped = _uncovered(project, actor, campaign_id, admission, options)
     blocking, waits = stopped or _blocked(blocked)
     return Quote(
         () if stopped else options,
@@ -127,6 +137,7 @@ def quote_make(
         workload=workload,
         advice=() if without else _advice(project, plain, workload, options, now),
         diverted="" if request.diversion is None else str(request.diversion.sentence),
+        is_stopped=stopped is not None,
     )
 
 
@@ -175,6 +186,23 @@ def _stopped(
     if refusal is not None:
         return refusal.sentence, False
     return None if restraints.isdisjoint(STOPPING) else (STARTS_NOTHING, True)
+
+
+def _uncovered(
+    project: Project,
+    actor: Actor,
+    campaign_id: UUID | None,
+    admission: Admission,
+    options: Sequence[QuoteOption],
+) -> tuple[str, bool] | None:
+    """What refuses a booking for days without a budget, in the window for which its money is held."""
+    if not options:
+        return None
+    starts = admission.not_before
+    ends = starts + timedelta(seconds=max(map(admission.seconds_on, admission.units)))
+    hold = HoldRequest(uuid4(), options[0].most, starts, ends, actor.user_id, campaign_id)
+    refusal = uncovered_refusal(tenant_id=project.tenant_id, project_id=project.id, request=hold)
+    return None if refusal is None else (refusal.sentence, False)
 
 
 def _admitted(

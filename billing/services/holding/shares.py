@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import Min, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from billing.models import Account, Budget, Transfer
@@ -145,19 +145,27 @@ def _counts(budget: Budget, request: HoldRequest) -> bool:
 
 
 def _no_budget(project_id: UUID, gap: datetime, request: HoldRequest) -> Refused:
-    """The refusal for days without a budget, from `gap` on. Its limit are the seconds before that.
+    """The refusal for days without a budget, from `gap` on, or until the next budget begins. Its limit are
+    the seconds before that.
 
     A budget's days are UTC days, so elsewhere it ends within a day: the sentence has the moment, on a
     page in its reader's zone, and names the zone.
     """
     project = Project.objects.get(id=project_id)
-    local = timezone.localtime(gap)
+    later = Budget.objects.filter(
+        level=Budget.Level.PROJECT, project=project, starts__gt=gap.astimezone(UTC).date()
+    )
+    again = later.aggregate(starts=Min("starts"))["starts"]
     covered = max(0, int((gap - request.starts).total_seconds()))
     rest = "; a booking that ends before then works now" if covered else ""
     return Refused(
         "no_budget",
         refusal_text(
-            "no_budget", project=project.name, day=local.day, gap=f"{local:%b %Y %H:%M %Z}", rest=rest
+            "no_budget",
+            project=project.name,
+            since=_moment(gap),
+            until=f"until {_moment(midnight(again))}" if again else "on",
+            rest=rest,
         ),
         "budget",
         param="request",
@@ -234,3 +242,8 @@ def hold_end(hold: Transfer, amount: Decimal, surcharge: Decimal, now: datetime,
         campaign_id=hold.campaign_id,
         at=now,
     )
+
+
+def _moment(at: datetime) -> str:
+    local = timezone.localtime(at)
+    return f"{local.day} {local:%b %Y %H:%M %Z}"

@@ -196,6 +196,7 @@ def test_where_no_change_of_one_thing_is_enough_two_are_offered(real_db: Servers
         Tier.objects.filter(slug="standard").update(max_duration_seconds=8 * 3600)
     far = refused(lab, an_ask(7, starts=NOW + 100 * DAY))
     assert far.code == "advance_window"
+    assert "the latest start at that time of day is" in far.sentence, "later ones are on the same day"
     assert [(each["count"], each["starts"]) for each in far.alternatives] == [
         (6, (NOW + 28 * DAY).isoformat())
     ]

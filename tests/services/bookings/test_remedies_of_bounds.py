@@ -77,10 +77,14 @@ def test_of_a_window_that_a_budget_covers_in_part_the_covered_part_is_offered(re
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as refused:
         booking_request(actor=actor, request=request, now=NOW)
     assert refused.value.code == "no_budget"
+    with tenant_tx(lab.tenant_id):
+        quote = quote_make(actor=actor, request=request, now=NOW)
+    assert (quote.options, quote.blocking, quote.is_full) == ((), refused.value.sentence, False)
     (offered,) = named(refused.value, "duration")
     assert timedelta(0) <= midnight(last) - starts - timedelta(seconds=offered) < timedelta(minutes=3)
     shorter = replace(request, ask=replace(request.ask, duration=offered))
     with tenant_tx(lab.tenant_id):
+        assert quote_make(actor=actor, request=shorter, now=NOW).options
         booking_request(actor=actor, request=shorter, now=NOW)
 
 

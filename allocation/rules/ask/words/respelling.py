@@ -49,7 +49,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"(?:at the )?earliest(?: at| from)?(?= \d)|frühestens(?: ab| um)?", "not before"),
     (r"but(?= (?:not before|no earlier|only after|after) )", "please"),
     (r"whichever(?: one)? is (?:free |available )?(?:first|earlier|earliest|sooner|soonest)", "please"),
-    (r"for (?:an?|one|1) week(?= from )", "for 7 days"),
+    (r"(?:for|für|fuer) (?:an?|one|1|eine) (?:week|woche)(?= (?:from|ab|vom|von) )", "for 7 days"),
     (r"(?:die |eine )?ganze woche", "7 days"),
     (r"24/7|around the clock|rund um die uhr", "nonstop"),
     (r"gpu[- ]stunden?", "gpu-hours"),
@@ -100,6 +100,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ein paar", "a few"),
     (rf"vor(?= (?:dem )?(?:\d|{_DAY}))", "before"),
     (rf"nach(?= (?:dem )?(?:\d|{_DAY}))", "after"),
+    (r"nicht vor", "not before"),
     (r"nicht|keine?[nrm]?", "not"),
     (r"außer", "except"),
     (r"ohne", "without"),
@@ -107,10 +108,13 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"höchstens", "at most"),
     (r"alle[ns]?(?= (?:gpus?|[a-z]+\d))", "all"),
     (r"(?:at\s+)?first thing(?: in the morning)?", "in the morning"),
-    (r"(?:christmas|xmas) eve|heiligabend", "24 dec"),
-    (r"christmas(?: day)?|xmas|weihnachten", "25 dec"),
-    (r"new year'?s eve|nye|silvester", "31 dec"),
-    (r"new year(?:'?s)?(?: day)?|neujahr", "1 jan"),
+    (r"(?:christmas|xmas) eve|(?:am )?heiligabend", "24 dec"),
+    (r"(?:am )?(?:ersten?|1\.) weihnachts(?:feier)?tag", "25 dec"),
+    (r"boxing day|(?:am )?(?:zweiten?|2\.) weihnachts(?:feier)?tag", "26 dec"),
+    (r"(?:am )?nikolaus(?:tag)?", "6 dec"),
+    (r"christmas(?: day)?|xmas|(?:an )?weihnachten", "25 dec"),
+    (r"new year'?s eve|nye|(?:an )?s[iy]lvester", "31 dec"),
+    (r"new year(?:'?s)?(?: day)?|(?:an |am )?neujahr(?:stag)?", "1 jan"),
     (r"übermorgen|uebermorgen", "day after tomorrow"),
     (r"heute (?:früh|frueh|morgen|vormittag)", "this morning"),
     (r"heute nachmittag", "this afternoon"),
@@ -130,7 +134,11 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"ganztägig|ganztags|(?:den )?ganzen tag", "all day"),
     (r"(?:das |dieses )?ganzen?s? wochenende", "all weekend"),
     (r"wochenende", "weekend"),
-    (rf"am(?=\s+(?:{_DAY}|wochenende|\d{{1,2}}\.))", "on"),
+    # In English, `am` is a half of the day.
+    (
+        rf"am(?=\s+(?:{_DAY}|wochenende|\d{{1,2}}\.|(?:nächste|naechste|kommende)[nr]|diese[mn]))",
+        "on",
+    ),
     (r"eineinhalb|anderthalb", "1.5"),
     (r"zweieinhalb", "2.5"),
     (r"dreieinhalb", "3.5"),
@@ -199,6 +207,19 @@ def _clock(found: re.Match[str]) -> str:
     """`14 uhr`, `14.30 uhr`, `14 uhr 30` as `14:30`. German hours are those of the whole day."""
     hour, minute = re.findall(r"\d+", found[0])[:2] if re.search(r"\d\D+\d", found[0]) else (found[0], "0")
     return f"{int(re.sub(r'[^0-9]', '', hour)):02}:{int(minute):02}"
+
+
+def _clocks(found: re.Match[str]) -> str:
+    """`1 bis 4 uhr` as `01:00 until 04:00`: both hours are those of the whole day."""
+    first, word, last = re.split(r"\s*(-|bis|und)\s*", found[0].removesuffix("uhr").rstrip(), maxsplit=1)
+    hour, minute = (*re.findall(r"\d+", last), "0")[:2]
+    joint = {"-": "-", "bis": " until ", "und": " and "}[word]
+    return f"{int(first):02}:00{joint}{int(hour):02}:{int(minute):02}"
+
+
+def _decimal(found: re.Match[str]) -> str:
+    """`0,25 h100` as `0.25 h100`."""
+    return found[0].replace(",", ".")
 
 
 def _hours(found: re.Match[str]) -> str:
@@ -328,7 +349,13 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"\d{1,2}\.\d{2}\s?-\s?\d{1,2}\.\d{2}(?!\d|\.)", lambda found: found[0].replace(".", ":")),
     (r"\d{1,2}\.?\s?-\s?\d{1,2}\.\s?\d{1,2}\.", _days_of_month),
     (r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?(?:z|\+\d{2}:\d{2})", _instant),
+    (
+        r"(?<!:)\d{1,2}\s?(?:-|bis)\s?\d{1,2}(?:[.:]\d{2})?\s*uhr|"
+        r"(?<=zwischen )\d{1,2} und \d{1,2}(?:[.:]\d{2})?\s*uhr",
+        _clocks,
+    ),
     (r"\d{1,2}[.:]\d{2}\s*uhr|\d{1,2}\s*uhr\s*\d{2}(?![\d.:-])|\d{1,2}\s*uhr", _clock),
+    (r"0,\d{1,3}(?= ?(?:gpu|[a-z]+\d))", _decimal),
     (r"\d{1,2}h(?:\d\d)?\s?-\s?\d{1,2}h(?:\d\d)?", _hours),
     (
         rf"(?:{_DAY})\s?(?:-|bis)\s?(?:{_DAY})|{_SHORT_DAY}\s?-\s?{_SHORT_DAY}|"
@@ -346,7 +373,11 @@ _SPECIAL: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         rf"{_HOUR_WORD} (?:to|till|until) {_HOUR_WORD}(?=\s*{_NAMED_DAY})",
         _clock_in_words,
     ),
-    (rf"(?:den|der|dem|am) \d{{1,2}}\.(?!\d|\s?\d{{1,2}}\.\d|\s?{_MONTH_WORDS})", _day_of_month),
+    (
+        rf"(?:den|der|dem|am) \d{{1,2}}\.(?!\d|\s?\d{{1,2}}\.\d|\s?{_MONTH_WORDS}|\s?weihnacht)",
+        _day_of_month,
+    ),
+    (rf"am {_SHORT_DAY}(?=\s|$)", lambda found: f"on {_days(found)}"),
     (rf"(?:{_DAY})(?:{'|'.join(_PARTS)})s?", _part_of_day),
     (
         rf"(?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})(?: (?:{_DAY}|{_SHORT_DAY}|{_ENGLISH_DAY})){{2,6}}",

@@ -246,7 +246,8 @@ def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
     days, latest = seconds_words(most.value or 0), use.now + timedelta(seconds=most.value or 0)
     zone = zone_of_reader(use)
     same_hour = _same_hour_by(starts, latest, zone)
-    latest = same_hour if same_hour > use.now else latest.replace(second=0, microsecond=0)
+    is_same_hour = same_hour > use.now
+    latest = same_hour if is_same_hour else latest.replace(second=0, microsecond=0)
     over = int((starts - use.now).total_seconds()) - (most.value or 0)
     return refusal(
         "advance_window",
@@ -254,6 +255,7 @@ def _too_far(use: TierUse, most: Limit, starts: datetime) -> Refused:
             "advance_window",
             tier=use.tier.name,
             ahead=days,
+            of=" at that time of day" if is_same_hour else "",
             latest=instant_text(latest, zone, use.now),
         ),
         "invalid",

@@ -279,8 +279,8 @@ def _priced(
     if context["said"].cheapest:
         quote = cheapest_first(quote, context["ask"], context["tier_asked"])
     found |= options_context(actor, project, tiers, quote, now, repeats)
-    # A full window can be waited for.
-    found["window_full"] = bool(quote.blocking) and ask.starts is not None and rule is None
+    # A full window can be waited for, but not one that money refuses.
+    found["window_full"] = quote.is_full and ask.starts is not None and rule is None
     if array is not None:
         found["options"] = array_options(found["options"], array, terms.zone, now)
     if repeat is not None:
