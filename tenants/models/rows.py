@@ -1,6 +1,7 @@
 """The fields of rows that a person of a tenant makes and somebody may end."""
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.db import models
@@ -23,3 +24,8 @@ class EndedRow(models.Model):
 
     class Meta:
         abstract = True
+
+    def end(self, actor_id: int, now: datetime) -> None:
+        """Sets its end, never before it was made: times of REST are whole seconds, and a page's may be
+        later in the same second."""
+        self.ended, self.ended_by_id = max(now, self.created), actor_id

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -97,7 +96,7 @@ class Act:
             return None
         sent = self._sent(request, keys, form)
         return self.cuts(
-            lambda cut: self.command(actor=actor, now=now_of_command(), cut=cut, **sent), request.path
+            lambda cut: self.command(actor=actor, now=timezone.now(), cut=cut, **sent), request.path
         )
 
     def _sent(self, request: HttpRequest, keys: Mapping[str, Any], form: TermsForm | None) -> dict[str, Any]:
@@ -154,15 +153,9 @@ class Act:
         sent = self._sent(request, keys, form)
         if self.cuts is not None:
             sent["cut"] = Cut(answer_of(request.POST))
-        row = self.command(actor=actor, now=now_of_command(), **sent)
+        row = self.command(actor=actor, now=timezone.now(), **sent)
         messages.success(request, self.done.format(row=row) if isinstance(self.done, str) else self.done(row))
         return True, row
-
-
-def now_of_command() -> datetime:
-    """Returns the instant of a command in whole seconds, as REST has it: what REST ends in the second in
-    which a page made it would else end before it began."""
-    return timezone.now().replace(microsecond=0)
 
 
 def form_page(

@@ -223,7 +223,8 @@ def _ended(requirement_id: UUID, tenant_id: UUID | None, now: datetime) -> Requi
     row = rows.filter(id=requirement_id).first()
     if row is None:
         raise missing("requirement")
-    row.ended = now
+    # Times of REST are whole seconds, and a page's may be later in the same second.
+    row.ended = max(now, row.created)
     row.save(update_fields=["ended"])
     return row
 

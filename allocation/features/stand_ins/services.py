@@ -83,7 +83,7 @@ def stand_in_end(*, actor: Actor, stand_in_id: UUID, now: datetime) -> StandIn:
         if row is None:
             raise missing("stand-in")
         if row.ended is None and row.until > now:
-            row.ended, row.ended_by_id = now, actor.user_id
+            row.end(actor.user_id, now)
             row.save(update_fields=["ended", "ended_by"])
             audited(actor, "stand_in.ended", row, now, *LOGGED)
     return row

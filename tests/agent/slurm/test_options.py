@@ -37,10 +37,9 @@ def test_a_model_that_makes_no_sense_is_refused(text: str) -> None:
     [
         (["--engine", "kubernetes"], "is for --engine slurm"),
         (["--engine", "slurm", "--nodes", "n1"], "leave out --nodes"),
-        (["--engine", "slurm", "--slurmrestd", "unix:/run/x"], "leave out --slurmrestd"),
     ],
 )
-def test_a_pool_needs_the_commands_and_the_whole_reservation(
+def test_a_pool_is_of_slurm_and_of_the_whole_reservation(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

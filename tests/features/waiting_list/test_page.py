@@ -33,7 +33,7 @@ def test_an_offer_in_one_of_several_windows_is_asked_for_on_the_page() -> None:
     for name, value, said in (
         ("until_2", "x", "Enter a date and a time."),
         ("until_2", "2020-01-01T00:00", "A window must end after it begins."),
-        ("request", "blub", "Not understood"),
+        ("request", "blub", "“blub” is not understood."),
         ("request", "1 h100", "length"),
     ):
         wrong = client.post(address, fields | {name: value})

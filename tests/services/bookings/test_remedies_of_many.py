@@ -208,8 +208,9 @@ def test_a_start_that_is_over_offers_one_that_is_near_and_the_next_at_its_time_o
     """Also across a change of clocks: NOW is in winter, and the start was in summer."""
     starts = datetime(NOW.year, 9, 1, 7, 0, tzinfo=UTC)
     ask = an_ask(starts=starts)
+    request = replace(a_booking_request(lab.project, ask), zone="Europe/Berlin")
     with tenant_tx(lab.tenant_id), pytest.raises(Refused) as error:
-        booking_request(actor=lab.actor, request=a_booking_request(lab.project, ask), now=NOW)
+        booking_request(actor=lab.actor, request=request, now=NOW)
     assert error.value.code == "window_past"
     near, next_day = map(datetime.fromisoformat, named(error.value, "starts"))
     assert NOW < near <= NOW + timedelta(minutes=5)
