@@ -95,11 +95,9 @@ def quote_make(
     after: datetime | None = None,
     runs: Runs | None = None,
 ) -> Quote:
-    """Returns the options of a request in its tier, as asked first, and as asked in other tiers, without
-    those that are no better in start, price, risk of a pause or speed than another.
-
-    `without` is a booking that would be cancelled for it. `after`: the planned end of those that it
-    waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved.
+    """Returns the options of a request in its tier, as asked first, and in other tiers, without those that
+    another one equals or beats. `without`: a booking that would be cancelled for it. `after`: the planned end
+    of those that it waits for, so its start is an estimate. `runs`: it is an array. Nothing is reserved.
 
     Raises:
         Refused: by `admission_check`.
@@ -109,8 +107,7 @@ def quote_make(
     admission = _admitted(project, request, Asker(actor.user_id, without, zone=request.zone), now, after)
     request = replace(request, ask=admission.ask)
     workload = workload_named(request.name, request.labels, request.ask.to_json())
-    campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
-    campaign_id, market = campaign.id if campaign else None, Market.read(now)
+    campaign_id, market = _campaign_of(project, request), Market.read(now)
     restraints = restraints_of(project, actor.user_id, campaign_id, now)
     asked = _questions(actor, admission, request, project, market)
     questions = [_restrained(each, request.ask, restraints) for each in asked]
@@ -120,10 +117,10 @@ def quote_make(
     if runs is not None:
         options = tuple(array_ends(site, options, {each.tier: each for each in questions}, runs))
     starts = options[0].starts if options else admission.not_before
-    # A booking that is made already keeps its place.
-    stopped = None if without else _stopped(project, actor, campaign_id, starts, restraints)
-    if stopped is None and not without:
-        stopped = _uncovered(project, actor, campaign_id, admission, options)
+    stopped = None
+    if not without:  # A booking that is made already keeps its place.
+        stopped = _stopped(project, actor, campaign_id, starts, restraints)
+        stopped = stopped or _uncovered(project, actor, campaign_id, admission, options)
     blocking, waits = stopped or _blocked(blocked)
     return Quote(
         () if stopped else options,
@@ -139,6 +136,11 @@ def quote_make(
         diverted="" if request.diversion is None else str(request.diversion.sentence),
         is_stopped=stopped is not None,
     )
+
+
+def _campaign_of(project: Project, request: BookingRequest) -> UUID | None:
+    campaign = campaign_to_charge(project, request.campaign, request.labels, request.external_ref)
+    return None if campaign is None else campaign.id
 
 
 def _advice(

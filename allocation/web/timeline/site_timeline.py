@@ -56,7 +56,7 @@ def ops_timeline(request: HttpRequest, operator: User) -> HttpResponse:
         free=free_hours(address.get("free")),
         prices=prices_read(now),
         hues=hues,
-        outside=outside_uses(None, span.columns()),
+        outside=outside_uses(None, span.columns()) if address.view == "grid" else (),
     )
     context = {
         "is_site": True,

@@ -102,7 +102,9 @@ def timeline_page(request: HttpRequest, actor: Actor) -> HttpResponse:
         open_nodes=opened_nodes(address.get("open")),
         free=free_hours(address.get("free")),
         prices=prices_read(now),
-        outside=outside_uses(None if actor.is_tenant_admin else actor.roles, span.columns()),
+        outside=outside_uses(None if actor.is_tenant_admin else actor.roles, span.columns())
+        if address.view == "grid"
+        else (),
     )
     context = view_context(timeline, look, address)
     if request.GET.get("part") == "grid":

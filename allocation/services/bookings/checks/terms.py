@@ -103,12 +103,9 @@ def stronger_terms(
     Raises:
         Refused: by any rule of a request.
     """
+    asker = Asker(booking.owner_id, booking, zone=zone)
     admission = admission_check(
-        project=booking.project,
-        tier_slug=target.tier,
-        ask=target.ask,
-        now=now,
-        asker=Asker(booking.owner_id, booking, zone=zone),
+        project=booking.project, tier_slug=target.tier, ask=target.ask, now=now, asker=asker
     )
     _open_check(booking, target, admission)
     shelf = PriceShelf.read(priced_at or now)
